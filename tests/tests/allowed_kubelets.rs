@@ -9,13 +9,12 @@ use common::cluster;
 use globalps_core::api::GlobalPullSecret;
 use globalps_manifests::{Allowed, Install};
 use globalps_testkit::product::{NAMESPACE, Ran, configuration, run};
-use globalps_testkit::{Cluster, until};
+use globalps_testkit::{Cluster, wait};
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
 const CRD: &str = "crd/globalpullsecrets.globalps.io";
 const POLL: Duration = Duration::from_millis(100);
-const SOON: Duration = globalps_testkit::DEADLINE;
 
 #[test]
 fn only_kubelets_can_be_named_unless_install_says_otherwise() {
@@ -27,10 +26,9 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
         .unwrap();
     let old =
         json!({"kubelet": {"unit": "systemd-poweroff.service", "configFile": "/etc/shadow.d/x"}});
-    until("an object of the previous release", SOON, POLL, || {
+    wait("an object of the previous release", POLL, || {
         Ok((apply(&cluster, &configuration(&old)).code == Some(0)).then_some(()))
-    })
-    .unwrap();
+    });
     define(&cluster, Allowed::default(), "my-kubelet.service");
 
     // It keeps its value: other clients can write its status and its other fields.
@@ -108,12 +106,11 @@ fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
         apply(cluster, &crd).taken("the definition");
     }
     let last = allowed.units().last().cloned().unwrap_or_default();
-    until("the CRD to take effect", SOON, POLL, || {
+    wait("the CRD to take effect", POLL, || {
         let is_refused = create(cluster, "unit", refused).code != Some(0);
         let is_taken = create(cluster, "unit", &last).code == Some(0);
         Ok((is_refused && is_taken).then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 /// Validates a new object with a dry run.

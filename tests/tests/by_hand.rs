@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use common::{cluster, roll_out};
 use globalps_core::names::SYNCER_BINARY;
-use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::product::Product;
 use globalps_testkit::programs::shipped;
-use globalps_testkit::{Node, Output, config_file, until};
+use globalps_testkit::{Node, Output, config_file, wait};
 
 const OWN: &str = r#"{ "auths": {"own.example.com": {"auth": "bzpv"}} }"#;
 
@@ -66,10 +66,9 @@ fn a_restore_by_hand_touches_only_the_unit_of_the_nodes_kubelet() {
                  systemctl start kubelet.service";
     node.exec(&["sh", "-c", start]).unwrap().ok().unwrap();
     // The restarted syncer follows its assignment again.
-    until("the entries", DEADLINE, Duration::from_millis(100), || {
+    wait("the entries", Duration::from_millis(100), || {
         Ok(config_file::auth(node, "by-hand.example.com")?.map(drop))
-    })
-    .unwrap();
+    });
     product.delete().unwrap();
     product.wait_clean().unwrap();
     assert_eq!(config_file::read(node).unwrap(), before);

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use common::objects::{apply, get, merge_in};
 use common::{base64, cluster, docker_config};
 use globalps_testkit::capi::{self, Capi, MANIFEST};
-use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
+use globalps_testkit::product::{ADDITIONAL, NAMESPACE, Product};
 use globalps_testkit::watch::{Changes, median, seconds_between};
-use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -118,10 +118,9 @@ fn member_secret(member: &Cluster) -> Value {
 }
 
 fn wait_content(member: &Cluster, config: &str) {
-    until("the Secret to be in the member", DEADLINE, POLL, || {
+    wait("the Secret to be in the member", POLL, || {
         Ok(has_content(&member_secret(member), config).then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 /// Checks that every node of the member is `Synced`, and that a pod with a private image runs.
@@ -199,11 +198,10 @@ fn what_was_written_stays(management: &Cluster, member: &Cluster) {
     label(management, "other");
     let delete = ["delete", SET, "-n", FLEET, "--timeout=60s"];
     management.kubectl(&delete).unwrap();
-    until("the source to be deleted", DEADLINE, POLL, || {
+    wait("the source to be deleted", POLL, || {
         let source = get(management, FLEET, &format!("secret/{SOURCE}"));
         Ok(source.is_null().then_some(()))
-    })
-    .unwrap();
+    });
     let last = content(member, ROUNDS + 2);
     assert!(has_content(&member_secret(member), &last));
 }

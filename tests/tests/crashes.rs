@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{base64, cluster, docker_config};
 use globalps_testkit::product::{DEADLINE, Product};
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, wait};
 
 /// Milliseconds from a rotation to a kill. A rotation of two nodes takes about two seconds.
 const MOMENTS: [u64; 8] = [0, 60, 120, 250, 500, 900, 1300, 1800];
@@ -89,13 +89,11 @@ fn kill(nodes: &[Node], program: &str) -> usize {
 }
 
 fn wait_running(nodes: &[Node], program: &str, number: usize) {
-    until(
+    wait(
         &format!("{number} {program} running"),
-        DEADLINE,
         Duration::from_millis(100),
         || Ok((on_each(nodes, program, "echo there") == number).then_some(())),
-    )
-    .unwrap();
+    );
 }
 
 /// Runs a command for each process `$p` with that name on the nodes; returns the number of output lines.

@@ -9,8 +9,8 @@ use std::{fs, io};
 
 use common::shared::{Shared, tests_on};
 use common::{base64, write};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, pull_secret};
-use globalps_testkit::{Access, Cluster, Node, config_file, until};
+use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret, reconfigure};
+use globalps_testkit::{Access, Cluster, Node, config_file, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
@@ -29,8 +29,7 @@ tests_on! { SHARED, |cluster, product, nodes|
 }
 
 fn deliver(cluster: &Cluster, delivery: &str) {
-    let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(cluster, &json!({"kubelet": {"delivery": delivery}})).unwrap();
 }
 
 /// Waits until the status of each node reports this delivery of the current content.
@@ -59,11 +58,10 @@ fn start_pod(cluster: &Cluster, namespace: &str, image: &str, node: &Node, polic
 }
 
 fn apply(cluster: &Cluster, object: &Value) {
-    until("kubectl apply", DEADLINE, POLL, || {
+    wait("kubectl apply", POLL, || {
         // A new namespace does not have its service account yet.
         Ok(cluster.apply(object).ok())
-    })
-    .unwrap();
+    });
 }
 
 /// Waits until the pod in this namespace runs, or until its image cannot be pulled.
@@ -216,11 +214,14 @@ fn one_restart_in_none_for_a_rotation_and_one_out(
 
 /// The source with the private registry's password, for these namespaces.
 fn scope(cluster: &Cluster, namespaces: &[&str]) {
-    let patch = json!({"spec": {
-        "kubelet": {"delivery": "CredentialProvider"},
-        "sources": [{"name": SOURCE, "scope": {"namespaces": namespaces}}],
-    }});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(
+        cluster,
+        &json!({
+            "kubelet": {"delivery": "CredentialProvider"},
+            "sources": [{"name": SOURCE, "scope": {"namespaces": namespaces}}],
+        }),
+    )
+    .unwrap();
 }
 
 fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Product, nodes: &[Node]) {
@@ -259,11 +260,10 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
     wait_pod(cluster, "team-a-new", true);
 
     scope(cluster, &["team-b"]);
-    until("the other scope to be in effect", DEADLINE, POLL, || {
+    wait("the other scope to be in effect", POLL, || {
         let status = product.status()?;
         Ok((status["sources"][0]["scope"] == "team-b").then_some(()))
-    })
-    .unwrap();
+    });
     wait_delivered(product, nodes, "CredentialProvider");
     start_pod(cluster, "team-a", &image, node, "Always");
     wait_pod(cluster, "team-a", false);
@@ -277,12 +277,11 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
 
     // An invalid scope blocks no other source, and the last valid one stays.
     scope(cluster, &["team-["]);
-    until("the source to be invalid", DEADLINE, POLL, || {
+    wait("the source to be invalid", POLL, || {
         let source = product.status()?["sources"][0].clone();
         let message = source["message"].as_str().unwrap_or_default().to_owned();
         Ok((source["valid"] == false && message.contains("team-[")).then_some(()))
-    })
-    .unwrap();
+    });
     start_pod(cluster, "team-b", &image, node, "Always");
     wait_pod(cluster, "team-b", true);
 
@@ -317,13 +316,9 @@ fn damaged_data_holds_up_no_pull_that_needs_nothing(
         }
         product.start_pod("open", &open, node.name()).unwrap();
         product.wait_pod("open", false).unwrap();
-        until(
-            &format!("{case}: the syncer to repair it"),
-            DEADLINE,
-            POLL,
-            || Ok((fs::read(&data).ok().as_ref() == Some(&good)).then_some(())),
-        )
-        .unwrap();
+        wait(&format!("{case}: the syncer to repair it"), POLL, || {
+            Ok((fs::read(&data).ok().as_ref() == Some(&good)).then_some(()))
+        });
     }
     assert_eq!(product.more_starts(nodes, &known).unwrap(), [0, 0, 0]);
     // Keeps clear of the limit of conflicts, which another test covers.
@@ -457,17 +452,15 @@ fn flags_that_somebody_rewrites_come_back(cluster: &Cluster, product: &Product, 
     let with = flags(node);
     let without = format!("KUBELET_KUBEADM_ARGS=\"--node-ip={} --v=1\"\n", node.ip());
     fs::write(node.kubelet_dir().join("kubeadm-flags.env"), &without).unwrap();
-    until("the flags to be restored", DEADLINE, POLL, || {
+    wait("the flags to be restored", POLL, || {
         let flags = flags(node);
         Ok((flags != without && flags.contains("--v=1")).then_some(()))
-    })
-    .unwrap();
+    });
     assert!(with.contains("--image-credential-provider-bin-dir="));
-    until("the repair to be reported", DEADLINE, POLL, || {
+    wait("the repair to be reported", POLL, || {
         let status = product.node_status(node.name())?;
         Ok((status["reason"] == "DriftRepaired" && status["phase"] == "Synced").then_some(()))
-    })
-    .unwrap();
+    });
     product.start_pod("drift", &image, node.name()).unwrap();
     product.wait_pod("drift", false).unwrap();
     product.delete().unwrap();

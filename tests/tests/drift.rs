@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
-use globalps_testkit::product::{DEADLINE, Product};
-use globalps_testkit::{Node, config_file, until};
+use globalps_testkit::product::Product;
+use globalps_testkit::{Node, config_file, until, wait};
 use serde_json::{Value, json};
 
 const REGISTRY: &str = "drift.example.com";
@@ -107,25 +107,22 @@ fn overwrite(path: &Path, content: &str) {
 
 /// Whether the restore said that it waits, before the node was restored.
 fn has_waited_for_its_restart(product: &Product, node: &Node) -> bool {
-    until("the restore", DEADLINE, POLL, || {
+    wait("the restore", POLL, || {
         let object = product.get(&format!("nodepullsecret/{}", node.name()))?;
         let status = &object["status"];
         let has_waited = status["phase"] == "Restoring" && status["reason"] == "RestartDelayed";
         let is_over = object.is_null() || status["phase"] == "Restored";
         Ok((has_waited || is_over).then_some(has_waited))
     })
-    .unwrap()
 }
 
 fn wait_back(node: &Node) -> Duration {
     let begun = Instant::now();
-    until(
+    wait(
         "the managed entries to be restored",
-        DEADLINE,
         Duration::from_millis(5),
         || Ok(config_file::auth(node, REGISTRY)?.map(|_| ())),
-    )
-    .unwrap();
+    );
     begun.elapsed()
 }
 
@@ -170,14 +167,13 @@ fn what_was_taken_out_is_back_at_once(product: &Product, node: &Node, path: &Pat
             println!("restored after {} ms", took.as_millis());
             assert!(took < AT_ONCE, "{took:?}");
         }
-        until("the drift to be reported", DEADLINE, POLL, || {
+        wait("the drift to be reported", POLL, || {
             let status = product.node_status(node.name())?;
             let told = status["drifts"] == times + 1
                 && status["phase"] == "Synced"
                 && status["reason"] == "DriftRepaired";
             Ok(told.then_some(()))
-        })
-        .unwrap();
+        });
         if times == 3 {
             overwrite(path, &fs::read_to_string(path).unwrap().replace("{\"auths\":{", &format!(
                 "{{\"auths\":{{\"own.example.com\":{{\"auth\":\"{}\"}},\"theirs.example.com\":{{\"auth\":\"{}\"}},",
@@ -198,14 +194,13 @@ fn a_fight_is_given_up_until_the_next_revision(product: &Product, node: &Node, p
         wait_back(node);
     }
     overwrite(path, &theirs);
-    until("the conflict to be reported", DEADLINE, POLL, || {
+    wait("the conflict to be reported", POLL, || {
         let status = product.node_status(node.name())?;
         Ok(
             (status["phase"] == "ForeignOwner" && status["reason"] == "ConflictLimit")
                 .then_some(()),
         )
-    })
-    .unwrap();
+    });
     thread::sleep(Duration::from_secs(2));
     assert_eq!(
         fs::read_to_string(path).unwrap(),

@@ -9,9 +9,9 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use common::{base64, cluster};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
+use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, reconfigure};
 use globalps_testkit::web::Server;
-use globalps_testkit::{Access, Cluster, Node, kubernetes, until};
+use globalps_testkit::{Access, Cluster, Node, kubernetes, wait};
 use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -95,11 +95,14 @@ fn set_up(cluster: &Cluster, node: &Node, api: &Server) {
 
 /// Configures the provider and its paths in one write.
 fn by_provider(cluster: &Cluster) {
-    let patch = json!({"spec": {"kubelet": {
-        "delivery": "CredentialProvider",
-        "credentialProvider": {"configPath": CONFIG_PATH, "binDir": BIN_DIR},
-    }}});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(
+        cluster,
+        &json!({"kubelet": {
+            "delivery": "CredentialProvider",
+            "credentialProvider": {"configPath": CONFIG_PATH, "binDir": BIN_DIR},
+        }}),
+    )
+    .unwrap();
 }
 
 fn wait_delivered(product: &Product, node: &Node, delivery: &str) {
@@ -190,26 +193,19 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
         3,
         "the switch back"
     );
-    until(
-        "the syncer to run without these directories",
-        DEADLINE,
-        POLL,
-        || {
-            let script = "{.spec.template.spec.volumes[*].hostPath.path}";
-            let args = [
-                "get",
-                "daemonset",
-                "global-pull-secret-syncer",
-                "-n",
-                NAMESPACE,
-                "-o",
-            ];
-            let volumes =
-                cluster.kubectl(&[&args[..], &[&format!("jsonpath={script}")]].concat())?;
-            Ok((!volumes.contains("/etc/eks")).then_some(()))
-        },
-    )
-    .unwrap();
+    wait("the syncer to run without these directories", POLL, || {
+        let script = "{.spec.template.spec.volumes[*].hostPath.path}";
+        let args = [
+            "get",
+            "daemonset",
+            "global-pull-secret-syncer",
+            "-n",
+            NAMESPACE,
+            "-o",
+        ];
+        let volumes = cluster.kubectl(&[&args[..], &[&format!("jsonpath={script}")]].concat())?;
+        Ok((!volumes.contains("/etc/eks")).then_some(()))
+    });
     pulls_from_ecr("after");
 
     // Enabled again, then a manual restore.

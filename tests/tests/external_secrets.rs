@@ -12,7 +12,7 @@ use common::{base64, cluster};
 use globalps_testkit::companions::external_secrets;
 use globalps_testkit::printed::{console, manifest};
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
-use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until};
+use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -105,11 +105,10 @@ impl World<'_> {
             let begun = Instant::now();
             let delete = ["delete", "secret", name, "-n", NAMESPACE];
             self.cluster.kubectl(&delete).unwrap();
-            until("the Secret to be back", DEADLINE, POLL, || {
+            wait("the Secret to be back", POLL, || {
                 let new = uid(&self.secret(name));
                 Ok(new.filter(|new| *new != old).map(drop))
-            })
-            .unwrap();
+            });
             println!("`{name}` is back after {} ms", begun.elapsed().as_millis());
             thread::sleep(QUIET);
             self.settle();
@@ -163,10 +162,9 @@ impl World<'_> {
         let warning = format!("warning: `ExternalSecret/{ADDITIONAL}` may revert the change");
         assert!(ran.stderr.contains(&warning), "{ran:?}");
         let begun = Instant::now();
-        until("the content of the owner", DEADLINE, POLL, || {
+        wait("the content of the owner", POLL, || {
             Ok((self.secret(ADDITIONAL)["data"] == content).then_some(()))
-        })
-        .unwrap();
+        });
         println!("reverted after {} ms", begun.elapsed().as_millis());
         self.wait_auth(&self.registry, Some(&self.login()));
         self.settle();
@@ -188,17 +186,15 @@ impl World<'_> {
             let [release, delete]: [String; 2] =
                 console(PAGE, "release").unwrap().try_into().unwrap();
             admin.types(&release);
-            until("the Secret to be released", DEADLINE, POLL, || {
+            wait("the Secret to be released", POLL, || {
                 Ok(owners().unwrap_or(0).eq(&0).then_some(()))
-            })
-            .unwrap();
+            });
             admin.types(&delete);
             thread::sleep(QUIET);
             self.apply_external_secret();
-            until("the Secret to be taken over", DEADLINE, POLL, || {
+            wait("the Secret to be taken over", POLL, || {
                 Ok((owners() == Some(1)).then_some(()))
-            })
-            .unwrap();
+            });
             self.settle();
         });
         assert_eq!((self.starts(), self.revision()), before);
@@ -287,10 +283,7 @@ impl World<'_> {
         let before = time();
         thread::sleep(Duration::from_secs(1));
         self.annotate(name);
-        until("a refresh", DEADLINE, POLL, || {
-            Ok((time() != before).then_some(()))
-        })
-        .unwrap();
+        wait("a refresh", POLL, || Ok((time() != before).then_some(())));
     }
 
     fn wait_external_secret(&self, name: &str, wanted: &str) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use common::{base64, cluster, write};
 use globalps_testkit::faults::{Fault, Row, Way, rows};
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
+use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, reconfigure};
 use globalps_testkit::{Cluster, Node, until};
 use serde_json::{Value, json};
 
@@ -57,8 +57,7 @@ impl Asked {
             Way::In => "CredentialProvider",
             Way::Out => "ConfigFile",
         };
-        let patch = json!({"spec": {"kubelet": {"delivery": delivery}}});
-        merge(cluster, CONFIG, &patch).unwrap();
+        reconfigure(cluster, &json!({"kubelet": {"delivery": delivery}})).unwrap();
     }
 
     /// Waits until every node has it. A rollout also completes without a node that is not Ready, as after an outage of the

@@ -11,10 +11,10 @@ use common::shared::{Shared, tests_on};
 use common::{base64, docker_config, scale_controllers};
 use globalps_testkit::broken_kubelet::break_kubelet;
 use globalps_testkit::product::{
-    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, is_about_its_spec, merge,
-    pull_secret, run,
+    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, is_about_its_spec,
+    pull_secret, reconfigure, run,
 };
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, until, wait};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -65,19 +65,17 @@ fn all_have(nodes: &[Node], password: &str) -> bool {
 }
 
 fn set_paused(cluster: &Cluster, paused: bool) {
-    let patch = json!({"spec": {"rollout": {"paused": paused}}});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(cluster, &json!({"rollout": {"paused": paused}})).unwrap();
 }
 
 /// Pauses the rollout, and waits until the controller has seen this content.
 fn pause_with(cluster: &Cluster, product: &Product, password: &str) {
     set_paused(cluster, true);
     product.apply(&content(password)).unwrap();
-    until("the paused rollout", DEADLINE, POLL, || {
+    wait("the paused rollout", POLL, || {
         let rolling = product.condition("Ready")?.1 == "RollingOut";
         Ok((rolling && product.condition("Progressing")?.1 == "Paused").then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 fn in_a_pause_a_new_node_gets_what_the_fleet_has(
@@ -132,15 +130,14 @@ fn nothing_changes_while_the_configuration_is_deleted(
     let begun = SystemTime::now();
     let starts_before = product.starts(nodes).unwrap();
     cluster.types(&format!("delete {CONFIG} -n {NAMESPACE}"));
-    until("the event ConfigMissing", DEADLINE, POLL, || {
+    wait("the event ConfigMissing", POLL, || {
         let selector = "--field-selector=reason=ConfigMissing,type=Warning";
         let args = ["get", "events", "-n", NAMESPACE, selector, "-o", "json"];
         let events: Value = serde_json::from_str(&cluster.kubectl(&args)?)?;
         let events = events["items"].as_array().into_iter().flatten();
         let mut times = events.map(|event| time(&event["eventTime"]));
         Ok(times.any(|time| time >= begun).then_some(()))
-    })
-    .unwrap();
+    });
     sleep(Duration::from_secs(5));
     assert_eq!(product.get(CONFIG).unwrap(), Value::Null, "no defaults");
     assert!(all_have(nodes, "one"));
@@ -177,10 +174,9 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
         .unwrap();
     configure(cluster, &json!({"rollout": {"maxUnavailable": 2}}));
     plugin(&format!("install --apply --source {SOURCE}"));
-    until("the source on every node", DEADLINE, POLL, || {
+    wait("the source on every node", POLL, || {
         Ok(all_have(nodes, "one").then_some(()))
-    })
-    .unwrap();
+    });
     product.wait_synced().unwrap();
     let starts_before = product.starts(nodes).unwrap();
     let held = || {
@@ -206,7 +202,7 @@ fn a_configuration_that_no_longer_names_its_only_source_is_held(
     assert_eq!(spec["sources"][0]["name"], SOURCE, "{spec}");
     assert_eq!(product.starts(nodes).unwrap(), starts_before);
 
-    merge(cluster, CONFIG, &json!({"spec": {"sources": []}})).unwrap();
+    reconfigure(cluster, &json!({"sources": []})).unwrap();
     assert_eq!(held(), advice);
     plugin(&format!("{} --yes --wait --timeout 3m", advice[1]));
     for node in nodes {
@@ -239,7 +235,7 @@ fn recreate(cluster: &Cluster, password: &str) {
 
 /// When the additional Secret was first written with this verb after `since`.
 fn written(cluster: &Cluster, since: SystemTime, verb: &str) -> SystemTime {
-    until("the audit log", DEADLINE, POLL, || {
+    wait("the audit log", POLL, || {
         let log = std::fs::read_to_string(cluster.audit_log())?;
         let events = log
             .lines()
@@ -252,7 +248,6 @@ fn written(cluster: &Cluster, since: SystemTime, verb: &str) -> SystemTime {
         let found = events.find(|event| time(&event["stageTimestamp"]) >= since);
         Ok(found.map(|event| time(&event["stageTimestamp"])))
     })
-    .unwrap()
 }
 
 fn a_secret_recreated_with_the_same_content_changes_nothing(
@@ -367,20 +362,14 @@ fn a_symbolic_link_on_the_first_node_stops_only_that_node(
     let link = "cd /var/lib/kubelet && cp -p config.json kept && ln -s kept link && mv -T link config.json";
     first.exec(&["sh", "-c", link]).unwrap().ok().unwrap();
     product.apply(&content("two")).unwrap();
-    until(
-        "the other nodes to have the revision",
-        DEADLINE,
-        POLL,
-        || {
-            let mut synced = true;
-            for node in others {
-                let status = product.node_status(node.name())?;
-                synced &= status["phase"] == "Synced" && status["revision"] == before + 1;
-            }
-            Ok(synced.then_some(()))
-        },
-    )
-    .unwrap();
+    wait("the other nodes to have the revision", POLL, || {
+        let mut synced = true;
+        for node in others {
+            let status = product.node_status(node.name())?;
+            synced &= status["phase"] == "Synced" && status["revision"] == before + 1;
+        }
+        Ok(synced.then_some(()))
+    });
     assert!(all_have(others, "two"));
     assert_eq!(assigned(cluster, begun, before + 1)[0], first.name());
     let status = product.node_status(first.name()).unwrap();
@@ -536,13 +525,9 @@ fn a_hostile_status_moves_no_revision(cluster: &Cluster, product: &Product, node
         let shown: Value = serde_json::from_str(&ran.stdout).unwrap();
         assert_eq!(shown["revision"], before, "{ran:?}");
         product.apply(&content(rotation)).unwrap();
-        until(
-            "the honest nodes to have the revision",
-            DEADLINE,
-            POLL,
-            || Ok(all_have(&honest, rotation).then_some(())),
-        )
-        .unwrap();
+        wait("the honest nodes to have the revision", POLL, || {
+            Ok(all_have(&honest, rotation).then_some(()))
+        });
         assert_eq!(product.revision().unwrap(), before + 1, "{status}");
         // Its syncer reports again, and every node is synced.
         product.wait_synced().unwrap();
@@ -550,11 +535,10 @@ fn a_hostile_status_moves_no_revision(cluster: &Cluster, product: &Product, node
     assert_eq!(product.revision().unwrap(), before + 2);
     // Its syncer corrects the status, with nothing new to report.
     patch(json!({"revision": 1, "revisionId": "00000000000000ff"}));
-    until("the corrected status", DEADLINE, POLL, || {
+    wait("the corrected status", POLL, || {
         let status = product.node_status(hostile.name())?;
         Ok((status["revision"] == before + 2).then_some(()))
-    })
-    .unwrap();
+    });
     product.wait_synced().unwrap();
 }
 

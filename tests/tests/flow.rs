@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{base64, cluster, docker_config};
 use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
 use globalps_testkit::watch::Watch;
-use globalps_testkit::{Access, Cluster, Node, config_file, until};
+use globalps_testkit::{Access, Cluster, Node, config_file, until, wait};
 use serde_json::{Value, json};
 
 const OTHERS: &str = "own.example.com";
@@ -228,17 +228,15 @@ fn a_restart_ends_a_pod_that_no_longer_matches_its_node(
         .unwrap();
     let is_it =
         |it: &Value| it["reason"] == "NodeAffinity" && it["involvedObject"]["name"] == "selects";
-    until(
+    wait(
         "the kubelet to reject the pod",
-        DEADLINE,
         Duration::from_millis(250),
         || {
             let events = cluster.get("default", "events")?;
             let mut events = events["items"].as_array().into_iter().flatten();
             Ok(events.any(is_it).then_some(()))
         },
-    )
-    .unwrap();
+    );
     product.delete_pod("selects").unwrap();
     product.wait_synced().unwrap();
 }

@@ -14,7 +14,7 @@ use globalps_testkit::companions::{Companion, kustomize_controller};
 use globalps_testkit::printed::manifest;
 use globalps_testkit::product::{ADDITIONAL, CONFIG, DEADLINE, Product};
 use globalps_testkit::web::Server;
-use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until};
+use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until, wait};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -152,10 +152,9 @@ impl World<'_> {
         let before = config_file::read(self.node).unwrap();
         // Not in the same commit: Flux writes the Secret before it prunes.
         self.commit("no-configuration", &[self.secret_file()]);
-        until("the configuration to be pruned", DEADLINE, POLL, || {
+        wait("the configuration to be pruned", POLL, || {
             Ok(self.product.get(CONFIG)?.is_null().then_some(()))
-        })
-        .unwrap();
+        });
         self.rotate("without-configuration");
         self.commit("rotated-without-configuration", &[self.secret_file()]);
         std::thread::sleep(Duration::from_secs(5));

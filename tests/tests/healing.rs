@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use common::shared::{Shared, tests_on};
 use common::{docker_config, scale_controllers};
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, until, wait};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -124,14 +124,13 @@ fn it_is_put_back_at_once_and_told(cluster: &Cluster, product: &Product, what: &
     let took = back_at.duration_since(deed_at).unwrap();
     println!("{what} {done}: reverted {:.3} s later", took.as_secs_f32());
     assert!(took <= AT_ONCE, "{what} {done}: {took:?}");
-    until(&format!("an event of {what}"), DEADLINE, POLL, || {
+    wait(&format!("an event of {what}"), POLL, || {
         let told = put_back_events(cluster, begun)?;
         let told = told
             .iter()
             .any(|note| note.to_lowercase().contains(&format!("{kind} `{name}`")));
         Ok(told.then_some(()))
-    })
-    .unwrap();
+    });
     product.wait_synced().unwrap();
     // The writes end: the controller does not write the same object again and again.
     let number = writes(cluster, begun, &resource, name)
@@ -239,13 +238,9 @@ fn who_fights_is_not_fought(cluster: &Cluster, product: &Product) {
     let told = put_back_events(cluster, begun.0).unwrap().len();
     println!("{fought} changes of a Role in 20 s: reverted {ours} times, {told} events");
     assert!((1..=10).contains(&ours) && told <= 10, "{ours}, {told}");
-    until(
-        "the Role to be reverted after the conflict",
-        DEADLINE,
-        POLL,
-        || Ok((meaning(&product.get(&what)?) == before).then_some(())),
-    )
-    .unwrap();
+    wait("the Role to be reverted after the conflict", POLL, || {
+        Ok((meaning(&product.get(&what)?) == before).then_some(()))
+    });
     // A restart resets the controller's rate limit for this Role.
     scale_controllers(cluster, 0);
     scale_controllers(cluster, 2);
@@ -262,11 +257,10 @@ fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
     let starts = product.starts(nodes).unwrap();
     kubectl(cluster, &["delete", "secret/global-pull-secret"]);
     scale_controllers(cluster, 2);
-    until("another revision", DEADLINE, POLL, || {
+    wait("another revision", POLL, || {
         let now = product.status()?["revision"].as_i64().unwrap_or_default();
         Ok((now > revision).then_some(()))
-    })
-    .unwrap();
+    });
     product.wait_synced().unwrap();
     for (node, starts) in nodes.iter().zip(starts) {
         let now = product.kubelet_starts(node).unwrap();
@@ -303,10 +297,7 @@ fn a_node_that_is_away_is_put_back_when_it_returns(product: &Product, node: &Nod
         let restored = |object: &&Value| object["status"]["phase"] == "Restored";
         Ok((objects.iter().filter(restored).count() == 2).then_some(objects.len()))
     };
-    let number = until("the other nodes to be restored", DEADLINE, POLL, || {
-        others(product)
-    })
-    .unwrap();
+    let number = wait("the other nodes to be restored", POLL, || others(product));
     assert_eq!(number, 3, "the cleanup waits for the unreachable node");
     assert!(config_file::read(node).unwrap().is_some());
     node.boot().unwrap();
@@ -352,10 +343,9 @@ fn an_etcd_from_a_backup_is_seen_at_once(cluster: &Cluster, product: &Product, n
             .map(is)
             .try_fold(true, |all, one| Ok::<_, anyhow::Error>(all && one?))
     };
-    until("the content of the backup", DEADLINE, POLL, || {
+    wait("the content of the backup", POLL, || {
         Ok(has(1)?.then_some(()))
-    })
-    .unwrap();
+    });
     let took = begun.elapsed();
     println!(
         "the nodes have the backup's content after {:.1} s",
@@ -375,7 +365,7 @@ fn an_uninstall_that_skips_unreachable_nodes_ends(
     product.wait_synced().unwrap();
     // A node without a controller: its pod would block the namespace's deletion, because no kubelet reports its end.
     scale_controllers(cluster, 1);
-    let gone = until("a node without a controller", DEADLINE, POLL, || {
+    let gone = wait("a node without a controller", POLL, || {
         let busy = cluster.kubectl(&[
             "get",
             "pods",
@@ -386,22 +376,20 @@ fn an_uninstall_that_skips_unreachable_nodes_ends(
         ])?;
         let mut nodes = nodes.iter();
         Ok(nodes.find(|node| !busy.split_whitespace().any(|name| name == node.name())))
-    })
-    .unwrap();
+    });
     let other = nodes
         .iter()
         .find(|node| node.name() != gone.name())
         .unwrap();
     gone.power_cut().unwrap();
     // So the plugin lets go of it as soon as the Secret is deleted, before the controller believes that.
-    until("the node to be unreachable", DEADLINE, POLL, || {
+    wait("the node to be unreachable", POLL, || {
         let node = cluster.get("", &format!("node/{}", gone.name()))?;
         let conditions = node["status"]["conditions"].as_array();
         let mut conditions = conditions.into_iter().flatten();
         let is_unknown = conditions.any(|it| it["type"] == "Ready" && it["status"] == "Unknown");
         Ok(is_unknown.then_some(()))
-    })
-    .unwrap();
+    });
     let ran = product.ends("uninstall --yes --skip-unreachable --timeout 4m", 0);
     let skipped = format!(
         "nodes were skipped and keep their credentials: `{}`",

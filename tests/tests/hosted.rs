@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config, roll_out, write};
 use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret};
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(20);
@@ -108,18 +108,12 @@ fn the_original_stays_while_the_management_cluster_is_away(
     }
     // Other changes are still rolled out.
     write(product, &[("additional.example.com", "u:p2")]);
-    until(
-        "the additional Secret to be rolled out",
-        DEADLINE,
-        POLL,
-        || {
-            let all = nodes.iter().all(|node| {
-                config_file::auth(node, "additional.example.com").unwrap() == Some(base64("u:p2"))
-            });
-            Ok(all.then_some(()))
-        },
-    )
-    .unwrap();
+    wait("the additional Secret to be rolled out", POLL, || {
+        let all = nodes.iter().all(|node| {
+            config_file::auth(node, "additional.example.com").unwrap() == Some(base64("u:p2"))
+        });
+        Ok(all.then_some(()))
+    });
     management.signal("kube-apiserver", "CONT").unwrap();
     let begun = Instant::now();
     product.wait_condition("OriginalValid", "True").unwrap();

@@ -9,9 +9,9 @@ use common::{base64, cluster, docker_config};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::capi::{Capi, MANIFEST, resource_set};
 use globalps_testkit::hub::{Hub, fleet, member_has, member_secret, source};
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
+use globalps_testkit::product::{NAMESPACE, Product};
 use globalps_testkit::watch::{Changes, median, seconds_between};
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(20);
@@ -115,7 +115,7 @@ fn rotate(hub: &Hub, members: &[(String, Cluster)], password: &str) {
         .unwrap();
     let mut arrived: Vec<f32> = Vec::new();
     let mut missing: Vec<&Cluster> = members.iter().map(|(_, member)| member).collect();
-    until("the Secret to be in every member", DEADLINE, POLL, || {
+    wait("the Secret to be in every member", POLL, || {
         missing.retain(|member| {
             let has = has_secret(member, password);
             if has {
@@ -124,8 +124,7 @@ fn rotate(hub: &Hub, members: &[(String, Cluster)], password: &str) {
             !has
         });
         Ok(missing.is_empty().then_some(()))
-    })
-    .unwrap();
+    });
     hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
     println!(
         "the source, changed: the first cluster has it after {:.2} s, the last after {:.2} s, every node of all after {:.2} s",

@@ -8,8 +8,8 @@ use common::objects::{get, merge_in};
 use common::{cluster, docker_config};
 use globalps_testkit::capi::Capi;
 use globalps_testkit::hub::{Hub, fleet, source};
-use globalps_testkit::product::{DEADLINE, Product};
-use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::product::Product;
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, wait};
 use serde_json::json;
 
 const FLEET: &str = "clusters";
@@ -76,14 +76,13 @@ fn a_new_cluster_gets_globalps_and_credentials_by_itself() {
     let other = json!({"spec": {"install": images("2")}});
     let what = format!("fleetpullsecret/{NAME}");
     merge_in(&management, FLEET, &what, &other);
-    until("revision 2", DEADLINE, POLL, || {
+    wait("revision 2", POLL, || {
         let status = hub.fleet(FLEET, NAME)?;
         Ok((status["status"]["revision"] == 2).then_some(()))
-    })
-    .unwrap();
+    });
     hub.wait_ready(FLEET, NAME, ("True", "Synced")).unwrap();
     assert_ne!(controller_image(&member), before);
-    until("the syncer's image", DEADLINE, POLL, || {
+    wait("the syncer's image", POLL, || {
         let syncer = get(
             &member,
             "kube-system",
@@ -91,8 +90,7 @@ fn a_new_cluster_gets_globalps_and_credentials_by_itself() {
         );
         let image = &syncer["spec"]["template"]["spec"]["containers"][0]["image"];
         Ok((*image == other["spec"]["install"]["syncerImage"]).then_some(()))
-    })
-    .unwrap();
+    });
 
     // After its removal from the spec, globalps stays installed, and the credentials are removed.
     management.types(&format!(

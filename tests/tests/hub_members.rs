@@ -10,7 +10,7 @@ use common::objects::{apply, merge_in};
 use common::{base64, cluster, docker_config};
 use globalps_testkit::hub::{Hub, SYSTEM, fleet, member_has, member_secret, source};
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE};
-use globalps_testkit::{Cluster, until};
+use globalps_testkit::{Cluster, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -58,10 +58,9 @@ fn has(member: &Cluster, round: u32) -> bool {
 }
 
 fn wait_has(member: &Cluster, round: u32) {
-    until(&format!("round {round} is there"), DEADLINE, POLL, || {
+    wait(&format!("round {round} is there"), POLL, || {
         Ok(has(member, round).then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 fn kubeconfig(member: &Cluster) -> Value {
@@ -237,11 +236,10 @@ fn a_kubeconfig_of_another_cluster_is_used_once_it_is_accepted(
         "-o",
         "jsonpath={.items[*].reason}",
     ];
-    until("the event", DEADLINE, POLL, || {
+    wait("the event", POLL, || {
         let events = hub.management().kubectl(&reasons)?;
         Ok(events.contains("IdentityChanged").then_some(()))
-    })
-    .unwrap();
+    });
     hub.fleet_command(&accept).unwrap();
     let duplicate = ("Blocked", "DuplicateCluster");
     hub.wait_phase((FLEET, NAME, "two"), duplicate).unwrap();
@@ -259,11 +257,10 @@ fn a_kubeconfig_of_another_cluster_is_used_once_it_is_accepted(
 fn of_two_fleets_the_older_one_writes(hub: &Hub) {
     // A rejected write for one cluster must not block the clusters after it.
     hub.apply(&refusal()).unwrap();
-    until("the webhook to be effective", DEADLINE, POLL, || {
+    wait("the webhook to be effective", POLL, || {
         let refused = hub.apply(&[source(FLEET, "refused-revision-9", &content(9))]);
         Ok(refused.is_err().then_some(()))
-    })
-    .unwrap();
+    });
     let nobody = json!({"registered": {"selector": {"matchLabels": {"nobody": "has"}}}});
     hub.apply(&[
         source(FLEET, "refused", &content(9)),
@@ -345,11 +342,10 @@ fn another_hub_goes_on(hub: &Hub, members: &[&Cluster]) {
         "delete pod {pod} -n {SYSTEM} --force --grace-period=0"
     ));
     rotate(hub, 4);
-    until("another hub to lead", DEADLINE, POLL, || {
+    wait("another hub to lead", POLL, || {
         let holder = hub.management().kubectl(&lease)?;
         Ok((!holder.is_empty() && holder != leader).then_some(()))
-    })
-    .unwrap();
+    });
     for member in members {
         wait_has(member, 4);
     }
@@ -391,13 +387,9 @@ fn who_is_not_selected_any_more_has_nothing_left(hub: &Hub, one: &Cluster, two: 
         &format!("fleetpullsecret/{NAME}"),
         &none,
     );
-    until(
-        "the Secret to be removed from `two`",
-        DEADLINE,
-        POLL,
-        || Ok(member_secret(two).unwrap().is_null().then_some(())),
-    )
-    .unwrap();
+    wait("the Secret to be removed from `two`", POLL, || {
+        Ok(member_secret(two).unwrap().is_null().then_some(()))
+    });
     // A Secret of this type must keep the hub's key, and it has a key of another client.
     hub.wait_phase((FLEET, NAME, "one"), ("Blocked", "KeysOfOthers"))
         .unwrap();
@@ -405,8 +397,7 @@ fn who_is_not_selected_any_more_has_nothing_left(hub: &Hub, one: &Cluster, two: 
     one.kubectl(&["delete", "secret", ADDITIONAL, "-n", NAMESPACE])
         .unwrap();
     let left = ["get", "clusterpullsecrets", "-A", "-o", "name"];
-    until("all objects to be deleted", DEADLINE, POLL, || {
+    wait("all objects to be deleted", POLL, || {
         Ok(hub.management().kubectl(&left)?.is_empty().then_some(()))
-    })
-    .unwrap();
+    });
 }

@@ -15,9 +15,9 @@ use globalps_manifests::HubInstall;
 use globalps_testkit::capi::CLUSTERS as CAPI_VERSION;
 use globalps_testkit::fleet::hub_stage::{CLUSTERS, HubStage};
 use globalps_testkit::hub::{Hub, fleet, member_secret, source};
-use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, configuration};
+use globalps_testkit::product::{ADDITIONAL, NAMESPACE, configuration};
 use globalps_testkit::rights::{Calls, Exceptions, assert_same, rights_of};
-use globalps_testkit::{Cluster, kubernetes, secrecy, until};
+use globalps_testkit::{Cluster, kubernetes, secrecy, wait};
 use hyper::{Method, Request};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, CustomResourceExt as _};
@@ -116,11 +116,10 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     management.types(&format!(
         "delete clusters.cluster.x-k8s.io/passing -n {CLUSTERS}"
     ));
-    until("its object to be deleted", DEADLINE, POLL, || {
+    wait("its object to be deleted", POLL, || {
         let object = hub.cluster(CLUSTERS, NAME, "passing")?;
         Ok(object.is_null().then_some(()))
-    })
-    .unwrap();
+    });
     // Another one leads, alone.
     stage.stop().unwrap();
     stage.start().unwrap();
@@ -175,14 +174,13 @@ fn a_secret_named_like_a_cluster_is_unused_until_named(hub: &Hub) {
     other["data"] = secret["data"].clone();
     hub.apply(&[other]).unwrap();
     let place = (CLUSTERS, NAME, "passing");
-    until("the status to name the Secret", DEADLINE, POLL, || {
+    wait("the status to name the Secret", POLL, || {
         let status = hub.wait_phase(place, ("Unreachable", "NoKubeconfig"))?;
         let message = status["message"].as_str().unwrap_or_default().to_owned();
         Ok(message
             .contains("globalps.io/kubeconfig=passing")
             .then_some(()))
-    })
-    .unwrap();
+    });
     let annotate = |annotation: &str| {
         let cluster = "clusters.cluster.x-k8s.io/passing";
         let annotate = ["annotate", cluster, "-n", CLUSTERS, annotation];
@@ -208,12 +206,11 @@ fn cluster_object(name: &str) -> Value {
 
 /// Reports that every node has it, as the member's globalps would.
 fn every_node_has(member: &Cluster, round: u32) {
-    let secret = until("the Secret to be in the member", DEADLINE, POLL, || {
+    let secret = wait("the Secret to be in the member", POLL, || {
         let secret = member_secret(member)?;
         let has = secret["data"][".dockerconfigjson"] == base64(&content(round));
         Ok(has.then_some(secret))
-    })
-    .unwrap();
+    });
     let config = get(member, NAMESPACE, "globalpullsecret/global-pull-secret");
     let ready = json!({
         "type": "Ready", "status": "True", "reason": "Synced", "message": "",

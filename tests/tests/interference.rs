@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use common::shared::{Shared, tests_on};
 use common::{base64, docker_config};
 use globalps_testkit::product::{DEADLINE, Product, merge};
-use globalps_testkit::{Access, Cluster, Node, config_file, until};
+use globalps_testkit::{Access, Cluster, Node, config_file, until, wait};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -47,11 +47,10 @@ fn nobodys_number_is_believed_or_raised_to(cluster: &Cluster, product: &Product,
     let what = format!("nodepullsecret/{}", nodes[0].name());
     for number in [99, MAX_REVISION] {
         merge(cluster, &what, &json!({"spec": {"revision": number}})).unwrap();
-        until("the spec as it was", DEADLINE, POLL, || {
+        wait("the spec as it was", POLL, || {
             let object = product.get(&what)?;
             Ok((object["spec"]["revision"] == before).then_some(()))
-        })
-        .unwrap();
+        });
         assert_eq!(product.revision().unwrap(), before, "{number}");
     }
     assert_eq!(in_force(product, "two"), before + 1);
@@ -74,7 +73,7 @@ fn a_node_that_is_deleted_right_after_a_change_gets_it(
         .unwrap();
     product.ends("status --wait --timeout 4m", 0);
     // Each new kubelet registers its node, but the wait may have ended before this one did.
-    until("its object with the revision", DEADLINE, POLL, || {
+    wait("its object with the revision", POLL, || {
         let object = product.get(&format!("nodepullsecret/{}", deleted.name()));
         Ok(object
             .is_ok_and(|object| {
@@ -83,8 +82,7 @@ fn a_node_that_is_deleted_right_after_a_change_gets_it(
                     && object["status"]["phase"] == "Synced"
             })
             .then_some(()))
-    })
-    .unwrap();
+    });
     product.wait_synced().unwrap();
     assert!(all_have(nodes, "after"));
     let counts = &product.status().unwrap()["counts"];
@@ -111,7 +109,7 @@ fn a_syncer_image_that_cannot_be_pulled_stops_only_its_own_node(
         .plugin(&[&["install", "--apply"][..], &images].concat(), "")
         .unwrap();
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let broken = until("a pod without its image", DEADLINE, POLL, || {
+    let broken = wait("a pod without its image", POLL, || {
         let pods = product.get("pods")?;
         let pods = pods["items"].as_array().cloned().unwrap_or_default();
         let waits = |pod: &&Value| {
@@ -126,8 +124,7 @@ fn a_syncer_image_that_cannot_be_pulled_stops_only_its_own_node(
                 .unwrap_or_default()
                 .to_owned()
         }))
-    })
-    .unwrap();
+    });
     product.apply(&content("after")).unwrap();
     let working: Vec<Node> = nodes
         .iter()
@@ -139,17 +136,15 @@ fn a_syncer_image_that_cannot_be_pulled_stops_only_its_own_node(
     })
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.status()));
     println!("broken: {broken}");
-    let message = until("SyncersHealthy=False", DEADLINE, POLL, || {
+    let message = wait("SyncersHealthy=False", POLL, || {
         let (status, _, message) = product.condition("SyncersHealthy")?;
         Ok((status == "False").then_some(message))
-    })
-    .unwrap();
+    });
     assert!(message.contains(&broken), "{message}");
     product.install_again(&[]).unwrap();
-    until("the node whose syncer works again", DEADLINE, POLL, || {
+    wait("the node whose syncer works again", POLL, || {
         Ok(all_have(nodes, "after").then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 /// A kubelet that starts again says of young pods that they are not ready, and a DaemonSet replaces such pods without a limit.
@@ -162,7 +157,7 @@ fn wait_settled(product: &Product, nodes: usize) {
         let age = Timestamp::now().duration_since(since);
         (ready["status"] == "True").then_some(age >= SETTLED)
     };
-    until("settled syncers", DEADLINE, POLL, || {
+    wait("settled syncers", POLL, || {
         let pods = product.get("pods")?;
         let pods = pods["items"].as_array().context("a list")?;
         let syncers = pods.iter().filter(|pod| {
@@ -171,6 +166,5 @@ fn wait_settled(product: &Product, nodes: usize) {
         });
         let settled = syncers.filter(|pod| is_settled(pod) == Some(true));
         Ok((settled.count() == nodes).then_some(()))
-    })
-    .unwrap();
+    });
 }

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use common::docker_config;
 use common::shared::{Shared, tests_on};
 use globalps_core::names::{METRICS_PORT, PROBES_PORT};
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, run};
+use globalps_testkit::product::{DEADLINE, Product, reconfigure, run};
 use globalps_testkit::watch::Watch;
-use globalps_testkit::{Cluster, Node, until};
+use globalps_testkit::{Cluster, Node, until, wait};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -94,8 +94,7 @@ fn another_one_goes_on_and_no_limit_is_exceeded(
 ) {
     let revision = in_force(product) + 1;
     // Not all nodes have it before the next leader leads.
-    let slowly = json!({"spec": {"rollout": {"minReadySeconds": 2}}});
-    merge(cluster, CONFIG, &slowly).unwrap();
+    reconfigure(cluster, &json!({"rollout": {"minReadySeconds": 2}})).unwrap();
     two_are_ready(cluster);
     let leader = Leader::find(cluster);
     let watch = Watch::start(cluster, nodes.len()).unwrap();
@@ -145,11 +144,10 @@ fn another_one_goes_on_and_no_limit_is_exceeded(
     let thawed = leader.recovers(fate);
     if let Some(thawed) = thawed {
         // It first requests its Lease, and learns that it lost it.
-        until("a request of the old leader", DEADLINE, POLL, || {
+        wait("a request of the old leader", POLL, || {
             let asked = requests(cluster, thawed, "leases");
             Ok(asked.into_iter().find(|(_, pod, _)| *pod == leader.pod))
-        })
-        .unwrap();
+        });
     }
     product.wait_synced().unwrap();
     if fate == Fate::CutOff {
@@ -202,7 +200,7 @@ fn content(revision: i64) -> String {
 }
 
 fn some_synced(product: &Product, nodes: &[Node], revision: i64) {
-    until("a node with the new revision", DEADLINE, POLL, || {
+    wait("a node with the new revision", POLL, || {
         for node in nodes {
             let status = product.node_status(node.name())?;
             if status["phase"] == "Synced" && status["revision"] == revision {
@@ -210,8 +208,7 @@ fn some_synced(product: &Product, nodes: &[Node], revision: i64) {
             }
         }
         Ok(None)
-    })
-    .unwrap();
+    });
 }
 
 /// The process that holds the Lease.
@@ -295,12 +292,11 @@ fn holder(cluster: &Cluster) -> String {
 }
 
 fn two_are_ready(cluster: &Cluster) {
-    until("two ready controllers", DEADLINE, POLL, || {
+    wait("two ready controllers", POLL, || {
         let deployment = get(cluster, "deployment/globalps-controller");
         let status = &deployment["status"];
         Ok((status["readyReplicas"] == 2 && status["replicas"] == 2).then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 /// Time, pod and object of the successful writes of the controllers' account after `since`.

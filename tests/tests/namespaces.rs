@@ -15,9 +15,9 @@ use common::objects::{
 };
 use common::{cluster, docker_config, roll_out, write};
 use globalps_testkit::product::{
-    CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge, pull_secret,
+    CONFIG, DEADLINE, NAMESPACE, Product, configuration, pull_secret, reconfigure,
 };
-use globalps_testkit::{Access, Cluster, kubernetes, until};
+use globalps_testkit::{Access, Cluster, kubernetes, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -118,11 +118,10 @@ fn with_admission_every_new_pod_has_the_credentials() {
     for name in ["plain", "own", "builder"] {
         wait_pod(&cluster, "new", name, false);
     }
-    until("the Job's pod", DEADLINE, POLL, || {
+    wait("the Job's pod", POLL, || {
         let job = get(&cluster, "early", "job/job");
         Ok((job["status"]["ready"] == 1).then_some(()))
-    })
-    .unwrap();
+    });
     for namespace in ["excluded", "patched"] {
         wait_pod(&cluster, namespace, "plain", true);
         assert!(registries(&cluster, namespace).is_empty());
@@ -146,29 +145,18 @@ fn with_admission_every_new_pod_has_the_credentials() {
     wait_pod(&cluster, "new", "rotated", false);
 
     // Disabled: nothing of globalps stays.
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"imagePullSecrets": {"enabled": false}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"imagePullSecrets": {"enabled": false}})).unwrap();
     for namespace in ["new", "early", "default"] {
         wait_registries(&cluster, namespace, &[]);
     }
-    until("no status", DEADLINE, POLL, || {
+    wait("no status", POLL, || {
         Ok(product.status()?["imagePullSecrets"]
             .is_null()
             .then_some(()))
-    })
-    .unwrap();
+    });
     apply(&cluster, &[pod("new", "late", &image, &json!({}))]);
     assert!(get(&cluster, "new", "pod/late")["spec"]["imagePullSecrets"].is_null());
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"imagePullSecrets": {"enabled": true}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"imagePullSecrets": {"enabled": true}})).unwrap();
     wait_registries(&cluster, "new", &[&private]);
     configuration_is_lost(&cluster, &product, &private);
     product.delete().unwrap();
@@ -222,8 +210,11 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
         ],
     );
     let product = install(&cluster, "service-accounts");
-    let accounts = json!({"spec": {"imagePullSecrets": {"serviceAccounts": ["default", "c*"]}}});
-    merge(&cluster, CONFIG, &accounts).unwrap();
+    reconfigure(
+        &cluster,
+        &json!({"imagePullSecrets": {"serviceAccounts": ["default", "c*"]}}),
+    )
+    .unwrap();
     roll_out(&product, &[("quay.io", "u:1")]);
     wait_references(&cluster, "a", "default", &[NAME]);
     wait_references(&cluster, "a", "ci", &["one", "two", NAME]);
@@ -280,17 +271,11 @@ fn admission_takes_over(cluster: &Cluster, product: &Product<'_>) {
     product.install_again(&flags).unwrap();
     wait_references(cluster, "c", "default", &[]);
     wait_references(cluster, "b", "crowd", &fifty());
-    until(
-        "the number of service accounts to be zero",
-        DEADLINE,
-        POLL,
-        || {
-            let status = &product.status()?["imagePullSecrets"];
-            let is_over = status["attach"] == "Admission" && status["serviceAccounts"] == 0;
-            Ok(is_over.then_some(()))
-        },
-    )
-    .unwrap();
+    wait("the number of service accounts to be zero", POLL, || {
+        let status = &product.status()?["imagePullSecrets"];
+        let is_over = status["attach"] == "Admission" && status["serviceAccounts"] == 0;
+        Ok(is_over.then_some(()))
+    });
     let rules = || {
         let role = get(cluster, "", "clusterrole/globalps-image-pull-secrets");
         role["rules"].to_string().contains("serviceaccounts")
@@ -385,7 +370,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         ])
         .unwrap();
     let source = json!([{"name": "team", "scope": {"namespaces": ["a", "team-*"]}}]);
-    merge(&cluster, CONFIG, &json!({"spec": {"sources": source}})).unwrap();
+    reconfigure(&cluster, &json!({"sources": source})).unwrap();
     // Created only now: with `--source` alone, every namespace would get it for a moment.
     let scoped = docker_config(&[("team.io", "t:1")]);
     apply(&cluster, &[pull_secret(NAMESPACE, "team", &scoped)]);
@@ -398,23 +383,13 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     assert_eq!(before, after, "unchanged Secrets are not written");
 
     // Paused: no content changes, and a new namespace gets the content of the others.
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"rollout": {"paused": true}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"rollout": {"paused": true}})).unwrap();
     write(&product, &[("new.io", "u:3")]);
     wait_reason(&product, "RollingOut");
     apply(&cluster, &[namespace("late")]);
     wait_registries(&cluster, "late", &["ghcr.io", "quay.io"]);
     assert_eq!(registries(&cluster, "zzz"), ["ghcr.io", "quay.io"]);
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"rollout": {"paused": false}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"rollout": {"paused": false}})).unwrap();
     for namespace in ["late", "zzz"] {
         wait_registries(&cluster, namespace, &["new.io"]);
     }

@@ -12,8 +12,8 @@ use common::{cluster, docker_config, scale_controllers};
 use globalps_testkit::olm::{
     OLM, catalog, delete, install_olm, set_versions, subscription, version,
 };
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, pull_secret};
-use globalps_testkit::{Access, Cluster, until};
+use globalps_testkit::product::{DEADLINE, Product, pull_secret, reconfigure};
+use globalps_testkit::{Access, Cluster, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -61,16 +61,10 @@ fn wait_reason(product: &Product, reason: &str) -> String {
 
 /// Waits until a pod of the Deployment runs.
 fn wait_available(cluster: &Cluster, namespace: &str, name: &str) {
-    until(
-        &format!("Deployment {namespace}/{name}"),
-        DEADLINE,
-        POLL,
-        || {
-            let deployment = get(cluster, namespace, &format!("deployment/{name}"));
-            Ok((deployment["status"]["availableReplicas"] == 1).then_some(()))
-        },
-    )
-    .unwrap();
+    wait(&format!("Deployment {namespace}/{name}"), POLL, || {
+        let deployment = get(cluster, namespace, &format!("deployment/{name}"));
+        Ok((deployment["status"]["availableReplicas"] == 1).then_some(()))
+    });
 }
 
 #[test]
@@ -120,11 +114,10 @@ fn only_an_operator_gets_the_pull_secrets_of_its_catalog() {
     let before = get(&cluster, "ops", &format!("secret/{copy}"))["data"].clone();
     apply(&cluster, &[pull_secret("olm", "pull", &config())]);
     let start = Instant::now();
-    until("the rotated copy", DEADLINE, POLL, || {
+    wait("the rotated copy", POLL, || {
         let now = get(&cluster, "ops", &format!("secret/{copy}"))["data"].clone();
         Ok((now != before).then_some(()))
-    })
-    .unwrap();
+    });
     eprintln!(
         "a rotation reached the operator's namespace in {} ms",
         start.elapsed().as_millis()
@@ -223,11 +216,10 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     let message = wait_reason(&product, "OperatorsFailed");
     assert!(message.contains("olm/pull"), "{message}");
     delete(&cluster, "olm", "secret/pull");
-    until("SourceMissing", DEADLINE, POLL, || {
+    wait("SourceMissing", POLL, || {
         let failures = product.status()?["operators"]["failures"].clone();
         Ok((failures[0]["reason"] == "SourceMissing").then_some(()))
-    })
-    .unwrap();
+    });
     assert_eq!(
         registries_of(&cluster, "ops", "globalps-olm.pull"),
         ["quay.io"]
@@ -250,26 +242,15 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     wait_references(&cluster, "ops", "op-b", &["own", "globalps-more.pull"]);
     wait_copy(&cluster, "ops", "globalps-more.pull", &["ghcr.io"]);
     apply_references(&cluster, "ops", "op-b", &["globalps-more.pull", "later"]);
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"operators": {"enabled": false}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"operators": {"enabled": false}})).unwrap();
     wait_references(&cluster, "ops", "op-b", &["later"]);
     wait_copy(&cluster, "ops", "globalps-more.pull", &[]);
-    until("no status", DEADLINE, POLL, || {
+    wait("no status", POLL, || {
         Ok(product.status()?["operators"].is_null().then_some(()))
-    })
-    .unwrap();
+    });
 
     // Enabled again, then uninstalled.
-    merge(
-        &cluster,
-        CONFIG,
-        &json!({"spec": {"operators": {"enabled": true}}}),
-    )
-    .unwrap();
+    reconfigure(&cluster, &json!({"operators": {"enabled": true}})).unwrap();
     wait_references(&cluster, "ops", "op-b", &["later", "globalps-more.pull"]);
     let ran = product.types("uninstall --yes", "");
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);

@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{base64, cluster, docker_config, roll_out};
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge};
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::product::{Product, reconfigure};
+use globalps_testkit::{Cluster, Node, config_file, wait};
 use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -83,8 +83,7 @@ fn original_and_additional_secret_never_delay_each_other() {
     // The user can reverse the order of precedence.
     original(&cluster, &docker_config(&[("r.example.com", "o:three")]));
     in_force(node, &[("r.example.com", "a:two")]);
-    let patch = json!({"spec": {"precedence": "Original"}});
-    merge(&cluster, CONFIG, &patch).unwrap();
+    reconfigure(&cluster, &json!({"precedence": "Original"})).unwrap();
     in_force(node, &[("r.example.com", "o:three")]);
 
     product.delete().unwrap();
@@ -109,11 +108,10 @@ fn original(cluster: &Cluster, content: &str) {
 fn in_force(node: &Node, entries: &[(&str, &str)]) {
     let wanted = docker_config(entries);
     let wanted: serde_json::Value = serde_json::from_str(&wanted).unwrap();
-    until("the credentials on the node", DEADLINE, POLL, || {
+    wait("the credentials on the node", POLL, || {
         let bytes = config_file::read(node)?.map(|file| file.bytes);
         let found: serde_json::Value =
             serde_json::from_slice(&bytes.unwrap_or_default()).unwrap_or_default();
         Ok((found == wanted).then_some(()))
-    })
-    .unwrap();
+    });
 }

@@ -10,8 +10,8 @@ use common::admin::{Admin, login};
 use common::cluster;
 use common::objects::{get, merge_in, namespace};
 use globalps_testkit::printed::console;
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, pull_secret};
-use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::product::{CONFIG, NAMESPACE, Product, pull_secret};
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
@@ -81,7 +81,7 @@ fn the_commands_of_the_pages_do_what_they_say() {
         "app.kubernetes.io/name=globalps-controller",
     ];
     let served = || Ok(cluster.kubectl(&logs).ok());
-    until("the kubelet serves logs", DEADLINE, POLL, served).unwrap();
+    wait("the kubelet serves logs", POLL, served);
     admin.runs("troubleshooting.md", "first-look");
 
     cluster
@@ -137,16 +137,14 @@ fn the_user_guide(cluster: &Cluster, product: &Product, admin: &Admin) {
     );
 
     admin.runs(page, "namespaces");
-    until("the pull secret in `default`", DEADLINE, POLL, || {
+    wait("the pull secret in `default`", POLL, || {
         let get = ["get", "secret", CONFIG_NAME, "-n", "default"];
         Ok(cluster.kubectl(&get).ok())
-    })
-    .unwrap();
-    until("the node to be restored", DEADLINE, POLL, || {
+    });
+    wait("the node to be restored", POLL, || {
         let left = cluster.kubectl(&["get", "nodepullsecrets,daemonsets", "-n", NAMESPACE])?;
         Ok(left.is_empty().then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 #[test]

@@ -12,9 +12,9 @@ use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
 use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::olm::{catalog, delete, install_olm, set_versions, subscription, version};
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge, pull_secret, run};
+use globalps_testkit::product::{NAMESPACE, Product, pull_secret, reconfigure, run};
 use globalps_testkit::rights::{Calls, Exceptions, Right, assert_same, rights_of};
-use globalps_testkit::{Cluster, Node, until};
+use globalps_testkit::{Cluster, Node, wait};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{Patch, PatchParams};
 use kube::config::AuthInfo;
@@ -138,19 +138,16 @@ fn install(cluster: &Cluster) -> Product<'_> {
 
 /// The second node does not start with the content.
 fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
-    let patch = json!({"spec": {"rollout": {"onFailure": "Rollback"}}});
-    merge(cluster, CONFIG, &patch).unwrap();
+    reconfigure(cluster, &json!({"rollout": {"onFailure": "Rollback"}})).unwrap();
     // A rollout is complete without a node that is NotReady, and what is complete is not rolled back.
-    until("a Ready node", DEADLINE, POLL, || {
+    wait("a Ready node", POLL, || {
         Ok(nodes[1].is_ready()?.then_some(()))
-    })
-    .unwrap();
+    });
     break_kubelet(&nodes[1], "worse.example.com").unwrap();
     write(product, &[("worse.example.com", "u:w")]);
-    until("the rollback", DEADLINE, POLL, || {
+    wait("the rollback", POLL, || {
         Ok((product.condition("Ready")?.1 == "RolledBack").then_some(()))
-    })
-    .unwrap();
+    });
     mend_kubelet(&nodes[1]).unwrap();
     product.apply(&content(4)).unwrap();
     product.wait_synced().unwrap();
@@ -178,10 +175,9 @@ fn namespaces_and_operators_get_theirs(cluster: &Cluster) {
     set_versions(cluster, "ops", "app", "app.v1", "app.v1");
     wait_references(cluster, "ops", "op", &[COPY]);
     wait_references(cluster, "ops", "default", &[DELIVERED]);
-    until("the copy", DEADLINE, POLL, || {
+    wait("the copy", POLL, || {
         Ok((registries_of(cluster, "ops", COPY) == ["olm.example.com"]).then_some(()))
-    })
-    .unwrap();
+    });
     delete(cluster, "ops", "subscription/app");
     wait_references(cluster, "ops", "op", &[]);
 }
@@ -196,11 +192,10 @@ fn another_one_leads(cluster: &Cluster) {
     cluster
         .kubectl(&["delete", "pod", pod, "-n", SYSTEM, "--wait=false"])
         .unwrap();
-    until("another leader", DEADLINE, POLL, || {
+    wait("another leader", POLL, || {
         let now = holder()?;
         Ok((!now.is_empty() && now != before).then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 fn a_token_is_good_for_its_own_node(cluster: &Cluster, nodes: &[Node]) {
@@ -235,14 +230,12 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
     let name = node.name();
     let label = |label: &str| cluster.kubectl(&["label", "node", name, label]).unwrap();
     label(&format!("{RESTRICTED_EXCLUDE_LABEL}=true"));
-    until("the excluded node to be restored", DEADLINE, POLL, || {
+    wait("the excluded node to be restored", POLL, || {
         Ok((product.node_status(name)?["phase"] == "Restored").then_some(()))
-    })
-    .unwrap();
-    until("no syncer on the excluded node", DEADLINE, POLL, || {
+    });
+    wait("no syncer on the excluded node", POLL, || {
         Ok(pod_of(cluster, SYNCER, node).is_empty().then_some(()))
-    })
-    .unwrap();
+    });
     let token = token(cluster, RESTORER, &pod_of(cluster, RESTORER, node));
     patch_status(cluster, &token, name).expect("a restorer reports its own node");
     let asks = |args: &[&str]| {
@@ -270,12 +263,11 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
     let object = format!("nodepullsecret/{name}");
     let deleted = cluster.kubectl(&["delete", &object, "-n", NAMESPACE]);
     deleted.unwrap();
-    until("the restorer's answer", DEADLINE, POLL, || {
+    wait("the restorer's answer", POLL, || {
         let status = product.node_status(name)?;
         let has_answered = status["phase"] == "Pending" && status["restored"] == true;
         Ok(has_answered.then_some(()))
-    })
-    .unwrap();
+    });
     let include = format!("{RESTRICTED_EXCLUDE_LABEL}-");
     let by_itself = [
         "label",
@@ -290,10 +282,9 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
     assert!(asked.stderr.contains("forbidden"), "{asked:?}");
     label(&include);
     product.wait_synced().unwrap();
-    until("the node to be synced again", DEADLINE, POLL, || {
+    wait("the node to be synced again", POLL, || {
         Ok((product.node_status(name)?["phase"] == "Synced").then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 /// The agent's pod on the node that is not terminating; empty: none.

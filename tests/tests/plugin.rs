@@ -15,7 +15,7 @@ use flate2::read::GzDecoder;
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, Product, Ran};
 use globalps_testkit::secrecy::Search;
 use globalps_testkit::terminal::Terminal;
-use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, wait};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "pl4gin-s3cret";
@@ -296,11 +296,10 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
 
     // A kubelet that restarts reports its pods as not ready until it has probed them again.
     let syncers = json!({"state": "Healthy", "ready": 2, "desired": 2, "message": ""});
-    let status = until("both syncers", DEADLINE, Duration::from_millis(100), || {
+    let status = wait("both syncers", Duration::from_millis(100), || {
         let status = json(&done(product.plugin(&["status", "-o", "json"], "")?));
         Ok((status["syncers"] == syncers).then_some(status))
-    })
-    .unwrap();
+    });
     assert_eq!(status["ready"], true);
     assert_eq!(status["revision"], 2);
     assert_eq!(status["paused"], false);
@@ -879,9 +878,8 @@ fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &
 
 fn the_status_is_at_rest_after_the_last_removal(product: &Product) {
     done(product.types("remove --all --yes --wait", ""));
-    until(
+    wait(
         "a status without a restore in progress",
-        DEADLINE,
         Duration::from_millis(100),
         || {
             let status = product.status()?;
@@ -894,6 +892,5 @@ fn the_status_is_at_rest_after_the_last_removal(product: &Product) {
                 && reason("Progressing") == Some(json!("NothingToDo"));
             Ok(is_at_rest.then_some(()))
         },
-    )
-    .unwrap();
+    );
 }

@@ -12,7 +12,7 @@ use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::state::{Configuration, State};
 use globalps_testkit::product::{ADDITIONAL, CONFIG, Product};
 use globalps_testkit::terminal::Terminal;
-use globalps_testkit::{Cluster, until};
+use globalps_testkit::{Cluster, wait};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "h0lds-s3cret";
@@ -156,7 +156,7 @@ fn refused_or_stuck_pods_are_named_with_their_reason(stage: &Stage<'_>) {
     };
     let check = |name: &str| {
         let what = format!("check `{name}`");
-        until(&what, SOON, POLL, || Ok(stage.failed_check(name))).unwrap()
+        wait(&what, POLL, || Ok(stage.failed_check(name)))
     };
     let enforce = "label namespace kube-system pod-security.kubernetes.io/enforce";
     stage.kubectl(&format!("{enforce}=baseline"));
@@ -234,10 +234,9 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     let mut agreed = terminal(line);
     agreed.wait_for(question, SOON).unwrap();
     agreed.press("y\n").unwrap();
-    until("the annotation", SOON, POLL, || {
+    wait("the annotation", POLL, || {
         Ok((annotation("gone-1") == "true").then_some(()))
-    })
-    .unwrap();
+    });
     assert_eq!(annotation("node-1"), Value::Null, "it is restored");
     // What the controller does at the end of a cleanup.
     stage.kubectl("delete nodepullsecret -n kube-system gone-1 node-1");

@@ -9,9 +9,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{base64, cluster, decode, docker_config, install_crds};
-use globalps_testkit::Cluster;
 use globalps_testkit::product::{ADDITIONAL, CONFIG, Product, Ran, pull_secret, run};
 use globalps_testkit::terminal::Terminal;
+use globalps_testkit::{Cluster, wait};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -780,16 +780,10 @@ fn explain_shows_every_source_in_the_kubelets_order(stage: &Stage<'_>) {
     let apply = ["apply", "-f", "-"];
     stage.cluster.kubectl_with(&apply, &pod).unwrap();
     // The kubelet of node-1 attempts the pull, and reports why it fails.
-    globalps_testkit::until(
-        "the kubelet's word",
-        SOON,
-        Duration::from_millis(200),
-        || {
-            let ran = stage.done("explain a.example.com/org/app:1 --pod app");
-            Ok(ran.stdout.contains("the kubelet says ").then_some(()))
-        },
-    )
-    .unwrap();
+    wait("the kubelet's word", Duration::from_millis(200), || {
+        let ran = stage.done("explain a.example.com/org/app:1 --pod app");
+        Ok(ran.stdout.contains("the kubelet says ").then_some(()))
+    });
     let text = stage
         .done("explain a.example.com/org/app:1 --pod default/app")
         .stdout;

@@ -13,7 +13,7 @@ use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPa
 use globalps_manifests::syncer_objects;
 use globalps_testkit::account::Account;
 use globalps_testkit::product::NAMESPACE;
-use globalps_testkit::{Cluster, until};
+use globalps_testkit::{Cluster, until, wait};
 use serde_json::{Value, json};
 
 const SYNCER: &str = "global-pull-secret-syncer";
@@ -65,12 +65,11 @@ fn the_policies_are_well_typed(cluster: &Cluster) {
         });
         Ok(ours)
     };
-    let checked = until("the policies to be checked", SOON, POLL, || {
+    let checked = wait("the policies to be checked", POLL, || {
         let policies = policies()?;
         let is_checked = |policy: &Value| policy["status"]["observedGeneration"].is_i64();
         Ok(policies.iter().all(is_checked).then_some(policies))
-    })
-    .unwrap();
+    });
     assert_eq!(checked.len(), 7, "{checked:#?}");
     for policy in checked {
         let warnings = &policy["status"]["typeChecking"]["expressionWarnings"];
@@ -443,10 +442,9 @@ fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
         controller.apply(&set(next), true),
     );
     install(cluster, next);
-    until("the next image", SOON, POLL, || {
+    wait("the next image", POLL, || {
         Ok(controller.apply(&set(next), true).ok())
-    })
-    .unwrap();
+    });
     // The old controller can write the new image, and can't restore the old one.
     controller.apply(&set(IMAGE), true).unwrap();
     controller.apply(&set(next), false).unwrap();
@@ -456,10 +454,9 @@ fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
         controller.apply(&set(IMAGE), true),
     );
     install(cluster, IMAGE);
-    until("the old image again", SOON, POLL, || {
+    wait("the old image again", POLL, || {
         Ok(controller.apply(&set(IMAGE), false).ok())
-    })
-    .unwrap();
+    });
 }
 
 /// Also for writes that can't name their writer: deletions, and objects without globalps' annotation.
@@ -530,7 +527,7 @@ fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
     names_leader(cluster, &mine);
     for object in &objects {
         let title = title(object);
-        until(&title, SOON, POLL, || Ok(leader.delete(object, false).ok())).unwrap();
+        wait(&title, POLL, || Ok(leader.delete(object, false).ok()));
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use common::objects::{apply, namespace};
 use common::{cluster, docker_config, roll_out};
-use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran, pull_secret, run};
-use globalps_testkit::{Cluster, until};
+use globalps_testkit::product::{ADDITIONAL, NAMESPACE, Product, Ran, pull_secret, run};
+use globalps_testkit::{Cluster, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(200);
@@ -32,16 +32,10 @@ fn globalps_runs_where_priority_classes_need_a_quota() {
     let product = Product::install_with(&cluster, &["--pull-secret-namespace", OTHER]).unwrap();
     let content = docker_config(&[("quota.example.com", "u:2")]);
     apply(&cluster, &[pull_secret(OTHER, ADDITIONAL, &content)]);
-    until(
-        "the syncer's pod in the other namespace",
-        DEADLINE,
-        POLL,
-        || {
-            let syncers = cluster.get(OTHER, "daemonset/global-pull-secret-syncer")?;
-            Ok((syncers["status"]["numberReady"] == 1).then_some(()))
-        },
-    )
-    .unwrap();
+    wait("the syncer's pod in the other namespace", POLL, || {
+        let syncers = cluster.get(OTHER, "daemonset/global-pull-secret-syncer")?;
+        Ok((syncers["status"]["numberReady"] == 1).then_some(()))
+    });
     let of_other = ["uninstall", "--yes", "--pull-secret-namespace", OTHER];
     let ran = product.plugin(&of_other, "").unwrap();
     assert_eq!(ran.code, Some(0), "{ran:?}");

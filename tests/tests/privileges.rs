@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config};
 use globalps_core::checksum::add_checksum;
-use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, merge};
-use globalps_testkit::{Cluster, Node, until};
+use globalps_testkit::product::{NAMESPACE, Product, merge, reconfigure};
+use globalps_testkit::{Cluster, Node, wait};
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
@@ -106,11 +106,10 @@ fn without_any_one_of_the_syncers_rights_something_fails() {
     without_restarts_there_is_no_bus(&cluster, &product, node);
     // From here on the test assigns revisions, and no controller reverts its changes.
     cluster.types("scale deployment/globalps-controller -n globalps-system --replicas=0");
-    until("no controller", DEADLINE, POLL, || {
+    wait("no controller", POLL, || {
         let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;
         Ok(pods.trim().is_empty().then_some(()))
-    })
-    .unwrap();
+    });
     the_container_has_no_capability_and_sees_mounts_go(&cluster, node);
 
     let mut revision = 2;
@@ -126,37 +125,25 @@ fn without_any_one_of_the_syncers_rights_something_fails() {
         let back = json!([{"op": "replace", "path": format!("/{field}"), "value": whole[field]}]);
         patch(&cluster, row.kind, &back);
         restart(&cluster, node);
-        until(&format!("Synced with {}", row.what), DEADLINE, POLL, || {
+        wait(&format!("Synced with {}", row.what), POLL, || {
             let status = product.node_status(node.name())?;
             Ok((status["phase"] == "Synced"
                 && status["revision"] == revision
                 && is_ready(&cluster)?)
             .then_some(()))
-        })
-        .unwrap();
+        });
     }
 }
 
 /// Stops the bus, rotates, and starts the bus again.
 fn without_restarts_there_is_no_bus(cluster: &Cluster, product: &Product, node: &Node) {
     let configure = |restart: &str, buses: &str| {
-        merge(
-            cluster,
-            CONFIG,
-            &json!({"spec": {"kubelet": {"restart": restart}}}),
-        )
-        .unwrap();
-        until(
-            &format!("{buses} buses with {restart}"),
-            DEADLINE,
-            POLL,
-            || {
-                let mounts = "grep -c /host/run/dbus /proc/$(pgrep -x globalps-syncer)/mountinfo";
-                let found = node.exec(&["sh", "-c", mounts])?;
-                Ok((found.stdout.trim() == buses).then_some(()))
-            },
-        )
-        .unwrap();
+        reconfigure(cluster, &json!({"kubelet": {"restart": restart}})).unwrap();
+        wait(&format!("{buses} buses with {restart}"), POLL, || {
+            let mounts = "grep -c /host/run/dbus /proc/$(pgrep -x globalps-syncer)/mountinfo";
+            let found = node.exec(&["sh", "-c", mounts])?;
+            Ok((found.stdout.trim() == buses).then_some(()))
+        });
     };
     let starts = product.kubelet_starts(node).unwrap();
     configure("Never", "0");
@@ -202,11 +189,10 @@ fn restart(cluster: &Cluster, node: &Node) {
     cluster.types(&format!(
         "delete pod -n {NAMESPACE} -l {selector} --force --grace-period=0"
     ));
-    until("the old syncer to exit", DEADLINE, POLL, || {
+    wait("the old syncer to exit", POLL, || {
         let left = processes()?;
         Ok((!left.iter().any(|pid| before.contains(pid))).then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 /// Makes the controller's assignment.
@@ -247,9 +233,8 @@ fn shows(cluster: &Cluster, product: &Product, node: &Node, row: &Without, revis
     let status = || product.node_status(node.name()).unwrap();
     match row.sign {
         Sign::Reported(phase, reason) => {
-            until(
+            wait(
                 &format!("{phase}, {reason} without {}", row.what),
-                DEADLINE,
                 POLL,
                 || {
                     let status = status();
@@ -259,8 +244,7 @@ fn shows(cluster: &Cluster, product: &Product, node: &Node, row: &Without, revis
                             .then_some(()),
                     )
                 },
-            )
-            .unwrap();
+            );
         }
         Sign::Silent => {
             let begun = Instant::now();
@@ -271,24 +255,16 @@ fn shows(cluster: &Cluster, product: &Product, node: &Node, row: &Without, revis
         }
         Sign::Logged(words) => {
             let selector = format!("name={SYNCER}");
-            until(
-                &format!("{words} without {}", row.what),
-                DEADLINE,
-                POLL,
-                || {
-                    // A pod that does not exist yet has no log.
-                    let log =
-                        cluster.kubectl(&["logs", "-n", NAMESPACE, "-l", &selector, "--tail=-1"]);
-                    Ok(log.unwrap_or_default().contains(words).then_some(()))
-                },
-            )
-            .unwrap();
+            wait(&format!("{words} without {}", row.what), POLL, || {
+                // A pod that does not exist yet has no log.
+                let log = cluster.kubectl(&["logs", "-n", NAMESPACE, "-l", &selector, "--tail=-1"]);
+                Ok(log.unwrap_or_default().contains(words).then_some(()))
+            });
         }
         Sign::Unready => {
-            until("the change", DEADLINE, POLL, || {
+            wait("the change", POLL, || {
                 Ok((status()["revision"] == revision).then_some(()))
-            })
-            .unwrap();
+            });
             thread::sleep(Duration::from_secs(12));
             let ready = product.get("daemonset/global-pull-secret-syncer").unwrap()["status"]["numberReady"].clone();
             assert_eq!(ready, 0, "without {}", row.what);
@@ -315,10 +291,9 @@ fn the_container_has_no_capability_and_sees_mounts_go(cluster: &Cluster, node: &
     // The syncer does not keep a mount alive that existed when it started.
     shell("mkdir -p /var/lib/kubelet/mounted && mount -t tmpfs none /var/lib/kubelet/mounted");
     restart(cluster, node);
-    until("a ready syncer", DEADLINE, POLL, || {
+    wait("a ready syncer", POLL, || {
         Ok(is_ready(cluster)?.then_some(()))
-    })
-    .unwrap();
+    });
     let seen = "grep -c /mounted /proc/$(pgrep -x -n globalps-syncer)/mountinfo || true";
     assert_eq!(shell(seen).trim(), "1");
     shell("umount /var/lib/kubelet/mounted && rmdir /var/lib/kubelet/mounted");

@@ -8,7 +8,7 @@ use common::shared::{Shared, tests_on};
 use common::{base64, docker_config, roll_out, write};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet, need_in_file};
 use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(200);
@@ -249,10 +249,9 @@ fn a_kubelet_that_stays_down_is_started_until_it_serves(product: &Product, nodes
         status["phase"] == "Failed" && status["reason"] == "KubeletDown"
     };
     let poll = Duration::from_millis(200);
-    let down = until("a kubelet that is down", DEADLINE, poll, || {
+    let down = wait("a kubelet that is down", poll, || {
         Ok(nodes.iter().find(is_down))
-    })
-    .unwrap();
+    });
     std::thread::sleep(Duration::from_secs(15));
     assert!(is_down(&down), "it is still down");
     drop_in("rm down.conf");
@@ -291,18 +290,16 @@ fn a_restoration_continues_past_a_node_that_refuses(
         cluster.kubectl(&["label", &what, &label]).unwrap();
     };
     exclude("=true");
-    let (_, _, message) = until("a node that refuses", DEADLINE, POLL, || {
+    let (_, _, message) = wait("a node that refuses", POLL, || {
         let (status, reason, message) = product.condition("Degraded")?;
         Ok((reason == "NodesNotRestored").then_some((status, reason, message)))
-    })
-    .unwrap();
+    });
     assert!(message.contains(refuses.name()), "{message}");
     write(product, &[("first.example.com", "u:second")]);
-    until("the other node", DEADLINE, POLL, || {
+    wait("the other node", POLL, || {
         let found = config_file::auth(other, "first.example.com")?;
         Ok((found == Some(base64("u:second"))).then_some(()))
-    })
-    .unwrap();
+    });
 
     let left = format!("not restored: `{}` (RolledBack", refuses.name());
     let line = "remove --all --yes --wait --timeout 4m";
@@ -339,9 +336,8 @@ fn a_restoration_continues_past_a_node_that_refuses(
 /// Waits for an event on the user's Secret with this text in its note.
 fn wait_event(cluster: &Cluster, reason: &str, text: &str) {
     let selector = format!("reason={reason},involvedObject.name=additional-pull-secret");
-    until(
+    wait(
         &format!("event {reason} that names {text}"),
-        DEADLINE,
         Duration::from_millis(100),
         || {
             let events = cluster.kubectl_line(&format!(
@@ -357,6 +353,5 @@ fn wait_event(cluster: &Cluster, reason: &str, text: &str) {
                 })
                 .then_some(()))
         },
-    )
-    .unwrap();
+    );
 }

@@ -9,11 +9,11 @@ use common::delivery::{
 };
 use common::objects::{apply, get, namespace};
 use common::{base64, cluster, docker_config};
-use globalps_testkit::Cluster;
-use globalps_testkit::product::{CONFIG, DEADLINE, Product, merge, pull_secret};
+use globalps_testkit::product::{DEADLINE, Product, pull_secret, reconfigure};
 use globalps_testkit::until;
 use globalps_testkit::web::{Authority, Server};
 use globalps_testkit::webhook::{Webhook, configuration};
+use globalps_testkit::{Cluster, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -35,7 +35,7 @@ fn refusing() -> Webhook {
 /// A webhook's configuration takes effect a moment after it was written.
 fn wait_in_force(cluster: &Cluster, namespace: &str, is_refused: bool) {
     let what = format!("the webhook refuses in {namespace}: {is_refused}");
-    until(&what, DEADLINE, Duration::from_millis(50), || {
+    wait(&what, Duration::from_millis(50), || {
         Ok((cluster
             .kubectl_line(&format!(
                 "create secret generic probe -n {namespace} --dry-run=server"
@@ -43,8 +43,7 @@ fn wait_in_force(cluster: &Cluster, namespace: &str, is_refused: bool) {
             .is_err()
             == is_refused)
             .then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 #[test]
@@ -74,10 +73,9 @@ fn a_refused_namespace_is_named_and_covered_once_allowed() {
         ["other", "zzz"].map(|name| version(&cluster, name)),
         hook.asked(),
     );
-    until("another try", DEADLINE, Duration::from_millis(50), || {
+    wait("another try", Duration::from_millis(50), || {
         Ok((hook.asked() > asked).then_some(()))
-    })
-    .unwrap();
+    });
     assert_eq!(
         versions,
         ["other", "zzz"].map(|name| version(&cluster, name))
@@ -146,7 +144,7 @@ fn what_is_too_large_is_refused_at_its_source_or_named() {
     let flags = [&FLAGS[..], &["--attach", "admission", "--source", "team"]].concat();
     let product = Product::install_with(&cluster, &flags).unwrap();
     let scope = json!([{"name": "team", "scope": {"namespaces": ["team-*"]}}]);
-    merge(&cluster, CONFIG, &json!({"spec": {"sources": scope}})).unwrap();
+    reconfigure(&cluster, &json!({"sources": scope})).unwrap();
     let team = |bytes| {
         apply(
             &cluster,
@@ -178,10 +176,9 @@ fn what_is_too_large_is_refused_at_its_source_or_named() {
     }
     wait_registries(&cluster, "team-1", &["r2.io", "team.io"]);
     team(250_000);
-    until("the source to be valid", DEADLINE, POLL, || {
+    wait("the source to be valid", POLL, || {
         Ok((product.condition("SourcesValid")?.0 == "True").then_some(()))
-    })
-    .unwrap();
+    });
     wait_reason(&product, "Synced");
 
     // Another client stores its own data in the Secret.

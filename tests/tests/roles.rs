@@ -5,8 +5,8 @@ mod common;
 use std::time::Duration;
 
 use common::{cluster, roll_out};
-use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product, Ran};
-use globalps_testkit::{Cluster, until};
+use globalps_testkit::product::{ADDITIONAL, NAMESPACE, Product, Ran};
+use globalps_testkit::{Cluster, wait};
 
 const POLL: Duration = Duration::from_millis(100);
 const VIEWER: &str = "vera";
@@ -38,10 +38,9 @@ fn viewers_read_no_secrets_and_operators_work_day_by_day() {
     }
 
     for user in [VIEWER, READER] {
-        until("the role to be in force", DEADLINE, POLL, || {
+        wait("the role to be in force", POLL, || {
             Ok(may(&cluster, user, "list", "nodepullsecrets.globalps.io").then_some(()))
-        })
-        .unwrap();
+        });
         for command in ["status", "list"] {
             let ran = by(&product, user, &[command]);
             assert_eq!(ran.code, Some(0), "{user}: {command}: {ran:?}");

@@ -13,7 +13,7 @@ use globalps_testkit::product::{
     ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge,
 };
 use globalps_testkit::secrecy::{self, Search};
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
@@ -181,23 +181,21 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
     break_kubelet(&nodes[1], "worse.example.com").unwrap();
     let starts = product.kubelet_starts(&nodes[2]).unwrap();
     write(product, &[("worse.example.com", "u:three")]);
-    let (_, reason, message) = until("the rollback", DEADLINE, POLL, || {
+    let (_, reason, message) = wait("the rollback", POLL, || {
         let ready = product.condition("Ready")?;
         Ok((ready.1 == "RolledBack").then_some(ready))
-    })
-    .unwrap();
+    });
     assert_eq!(reason, "RolledBack");
     assert!(message.contains(nodes[1].name()), "{message}");
     for node in nodes {
-        until("the content from before", DEADLINE, POLL, || {
+        wait("the content from before", POLL, || {
             let back = config_file::auth(node, "flaky.example.com")? == Some(base64("u:two"));
             let gone = config_file::auth(node, "worse.example.com")?.is_none();
             Ok(
                 (back && gone && product.node_status(node.name())?["phase"] == "Synced")
                     .then_some(()),
             )
-        })
-        .unwrap();
+        });
     }
     assert_eq!(
         product.kubelet_starts(&nodes[2]).unwrap(),
@@ -233,16 +231,10 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
         "globalpullsecret.globalps.io/global-pull-secret paused\n"
     );
     write(product, &[("better.example.com", "u:four")]);
-    until(
-        "the controller to see the change and wait",
-        DEADLINE,
-        POLL,
-        || {
-            let ready = product.condition("Ready")?.1 == "RollingOut";
-            Ok((ready && product.condition("Progressing")?.1 == "Paused").then_some(()))
-        },
-    )
-    .unwrap();
+    wait("the controller to see the change and wait", POLL, || {
+        let ready = product.condition("Ready")?.1 == "RollingOut";
+        Ok((ready && product.condition("Progressing")?.1 == "Paused").then_some(()))
+    });
     let status = product.ends("status -o json", 1);
     let status: Value = serde_json::from_str(&status.stdout).unwrap();
     assert_eq!(status["paused"], true);
@@ -380,21 +372,19 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
     let starts = product.starts(nodes).unwrap();
 
     third.power_cut().unwrap();
-    until("the node to be NotReady", DEADLINE, POLL, || {
+    wait("the node to be NotReady", POLL, || {
         let node = cluster.get("", &format!("node/{}", third.name()))?;
         let conditions = node["status"]["conditions"].as_array().cloned();
         let mut conditions = conditions.unwrap_or_default().into_iter();
         let ready = conditions.find(|it| it["type"] == "Ready");
         Ok(ready.filter(|it| it["status"] != "True").map(|_| ()))
-    })
-    .unwrap();
+    });
     let before = product.status().unwrap()["forgottenRevision"].clone();
     add("safe-s3cret", "--forget-old");
-    until("another revision to be forgotten", DEADLINE, POLL, || {
+    wait("another revision to be forgotten", POLL, || {
         let now = product.status()?["forgottenRevision"].clone();
         Ok((now != before).then_some(()))
-    })
-    .unwrap();
+    });
     let (_, reason, message) = product.wait_condition("OldForgotten", "True").unwrap();
     assert_eq!(reason, "Forgotten");
     let named = format!(
@@ -424,15 +414,13 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
 
     third.boot().unwrap();
     third.wait_ready(DEADLINE).unwrap();
-    until("the node to forget it as well", DEADLINE, POLL, || {
+    wait("the node to forget it as well", POLL, || {
         Ok(of("l3aked-again").state_of(third).ok())
-    })
-    .unwrap();
-    until("every node to say so", DEADLINE, POLL, || {
+    });
+    wait("every node to say so", POLL, || {
         let ran = product.plugin(&["list", "--where-old"], "")?;
         Ok((ran.code == Some(0)).then_some(()))
-    })
-    .unwrap();
+    });
     nowhere("l3aked-again");
     for (node, starts) in [first, second].iter().zip(starts) {
         let more = product.kubelet_starts(node).unwrap() - starts;
@@ -455,11 +443,10 @@ fn a_new_node_gets_what_the_fleet_has_once_a_controller_runs(cluster: &Cluster, 
     scale_controllers(cluster, 0);
     let node = cluster.add_node().unwrap();
     node.wait_ready(DEADLINE).unwrap();
-    until("the new node's syncer", DEADLINE, POLL, || {
+    wait("the new node's syncer", POLL, || {
         let found = node.exec(&["pgrep", "-x", "globalps-syncer"])?;
         Ok(found.status.success().then_some(()))
-    })
-    .unwrap();
+    });
     // Without a controller there is no assignment, and no node chooses a revision by itself.
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(config_file::read(&node).unwrap(), None);

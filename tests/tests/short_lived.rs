@@ -15,7 +15,7 @@ use globalps_testkit::companions::external_secrets;
 use globalps_testkit::printed::manifest;
 use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product};
 use globalps_testkit::web::{Authority, Server, Validity};
-use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until};
+use globalps_testkit::{Access, Cluster, Node, config_file, secrecy, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
@@ -112,12 +112,11 @@ impl World<'_> {
         );
 
         self.apply(&manifest(PAGE, "short-lived-config").unwrap());
-        until("the credential provider", DEADLINE, POLL, || {
+        wait("the credential provider", POLL, || {
             let status = self.product.node_status(self.node.name())?;
             let is_ready = self.product.condition("Ready")?.0 == "True";
             Ok((status["delivery"] == "CredentialProvider" && is_ready).then_some(()))
-        })
-        .unwrap();
+        });
         self.refreshes(&api, 1);
         let provider = self.refreshes(&api, REFRESHES);
         println!("CredentialProvider: {provider:?}");
@@ -330,10 +329,9 @@ impl Moto {
             .spawn()
             .expect("`moto_server` of the Python package `moto[server]`");
         let moto = Self(child);
-        until("moto", DEADLINE, POLL, || {
+        wait("moto", POLL, || {
             Ok(TcpStream::connect(("127.0.0.1", MOTO)).ok().map(drop))
-        })
-        .unwrap();
+        });
         moto
     }
 }

@@ -9,9 +9,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use common::{base64, cluster, docker_config, roll_out, wait_auth, write};
 use globalps_testkit::product::{
-    ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, merge, pull_secret,
+    ADDITIONAL, DEADLINE, NAMESPACE, Product, configuration, pull_secret, reconfigure,
 };
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, until, wait};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -127,7 +127,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     for node in nodes {
         assert_eq!(config_file::read(node).unwrap(), None);
     }
-    merge(cluster, CONFIG, &json!({"spec": {"sources": []}})).unwrap();
+    reconfigure(cluster, &json!({"sources": []})).unwrap();
 }
 
 fn an_oversized_secret_is_refused_and_what_was_in_force_stays(product: &Product, nodes: &[Node]) {
@@ -230,10 +230,9 @@ fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &P
             .count())
     };
     let wait_event = |reason: &str| {
-        until(&format!("an event {reason}"), DEADLINE, POLL, || {
+        wait(&format!("an event {reason}"), POLL, || {
             Ok((events(reason)? > 0).then_some(()))
-        })
-        .unwrap();
+        });
     };
     wait_event(EXPIRING);
     // A reconcile that changes nothing about it.

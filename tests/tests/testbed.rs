@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::cluster;
 use globalps_testkit::programs::built;
-use globalps_testkit::{Cluster, DEADLINE, kubernetes, until};
+use globalps_testkit::{Cluster, DEADLINE, kubernetes, wait};
 
 /// Directories of this file's clusters. Clusters of other tests may start and stop at the same time.
 const OWN: &str = "clusters/bed-";
@@ -54,14 +54,13 @@ fn is_own(number: &str) -> bool {
 
 /// Waits until everything that was not there before is gone.
 fn wait_gone(before: &BTreeSet<String>, when: &str) {
-    until(when, DEADLINE, Duration::from_millis(200), || {
+    wait(when, Duration::from_millis(200), || {
         let left: Vec<_> = added().difference(before).cloned().collect();
         if !left.is_empty() {
             eprintln!("{when}: {left:#?}");
         }
         Ok(left.is_empty().then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 #[test]

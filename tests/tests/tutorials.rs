@@ -9,8 +9,8 @@ use std::time::Duration;
 use common::admin::{Admin, login};
 use common::cluster;
 use common::objects::namespace;
-use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret};
-use globalps_testkit::{Access, Cluster, config_file, kubernetes, until};
+use globalps_testkit::product::{NAMESPACE, Product, pull_secret};
+use globalps_testkit::{Access, Cluster, config_file, kubernetes, wait};
 use serde_json::{Value, json};
 
 const PAGE: &str = "tutorials.md";
@@ -162,11 +162,10 @@ fn from_imagepullsecret_patcher() {
     let admin = Admin::new(&cluster);
     admin.follows(PAGE, "From imagepullsecret-patcher to globalps", |line| {
         if line.contains("install") {
-            until("the pull secret in team-a", DEADLINE, POLL, || {
+            wait("the pull secret in team-a", POLL, || {
                 let get = ["get", "secret", "global-pull-secret", "-n", "team-a"];
                 Ok(cluster.kubectl(&get).ok())
-            })
-            .unwrap();
+            });
             product.wait_synced().unwrap();
         }
     });

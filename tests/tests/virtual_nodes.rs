@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use common::roll_out;
 use globalps_testkit::product::Product;
-use globalps_testkit::{until, virtual_nodes};
+use globalps_testkit::{virtual_nodes, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(200);
-const SOON: Duration = globalps_testkit::DEADLINE;
 /// A kubelet is restarted at most every ten seconds.
 const PAUSE: Duration = Duration::from_secs(11);
 /// Waiting for a node that can't change takes much longer.
@@ -24,11 +23,10 @@ fn nobody_waits_for_virtual_nodes() {
     let alone = rotation(&product, "one");
     let alone = alone.min(rotation(&product, "two"));
     virtual_nodes::with_two(&cluster, || {
-        until("two unsupported nodes", SOON, POLL, || {
+        wait("two unsupported nodes", POLL, || {
             let counts = product.status()?["counts"].clone();
             Ok((counts["unsupported"] == 2 && counts["total"] == 2).then_some(()))
-        })
-        .unwrap();
+        });
         let together = rotation(&product, "three").min(rotation(&product, "four"));
         println!("alone {alone:?}, with virtual nodes {together:?}");
         assert!(together < alone + MARGIN, "{alone:?} {together:?}");

@@ -27,8 +27,8 @@ impl Cluster {
     /// # Panics
     /// If it fails.
     pub fn types(&self, line: &str) -> String {
-        let printed = self.kubectl_line(line);
-        printed.unwrap_or_else(|error| panic!("kubectl {line}: {error:#}"))
+        self.kubectl_line(line)
+            .unwrap_or_else(|error| panic!("{error:#}"))
     }
 
     /// Runs kubectl with this standard input.

@@ -78,7 +78,7 @@ pub use cluster::{Cluster, Options, default_dir};
 pub use node::{Node, Output};
 pub use reaper::reap;
 pub use registry::{Access, Registry};
-pub use wait::{DEADLINE, until};
+pub use wait::{DEADLINE, until, wait};
 
 /// Exit code of a program. Prints an error, with its causes, to standard error.
 pub fn exit_code(result: &anyhow::Result<()>) -> std::process::ExitCode {

@@ -102,7 +102,7 @@ impl<'a> Product<'a> {
     pub fn types(&self, line: &str, input: &str) -> Ran {
         let words: Vec<&str> = line.split_whitespace().collect();
         let ran = self.plugin(&words, input);
-        ran.unwrap_or_else(|error| panic!("{line}: {error:#}"))
+        ran.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
     /// The same, without input: it must exit with this status.
@@ -429,4 +429,9 @@ pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
             result => result.map(Some),
         }
     })
+}
+
+/// Changes these fields of the configuration's spec.
+pub fn reconfigure(cluster: &Cluster, spec: &Value) -> Result<()> {
+    merge(cluster, CONFIG, &json!({"spec": spec}))
 }

@@ -32,6 +32,18 @@ pub fn until<T>(
     }
 }
 
+/// The same with [`DEADLINE`], for what must happen.
+///
+/// # Panics
+/// If it does not.
+#[track_caller]
+pub fn wait<T>(what: &str, poll: Duration, probe: impl FnMut() -> Result<Option<T>>) -> T {
+    match until(what, DEADLINE, poll, probe) {
+        Ok(value) => value,
+        Err(error) => panic!("{error:#}"),
+    }
+}
+
 /// Time until the next call of a probe that took so long, in a wait that has lasted so long: a twentieth more at most, and a few
 /// polls, because who polls often looks for a state that does not last.
 fn pause(poll: Duration, took: Duration, waited: Duration) -> Duration {

@@ -11,8 +11,8 @@ pub mod upgrade;
 
 use std::time::Duration;
 
-use globalps_testkit::product::{DEADLINE, Product};
-use globalps_testkit::{Cluster, Node, config_file, secrecy, until};
+use globalps_testkit::product::Product;
+use globalps_testkit::{Cluster, Node, config_file, secrecy, wait};
 use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);
@@ -72,7 +72,7 @@ pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
     cluster.types(&format!(
         "scale deployment/globalps-controller -n globalps-system {flag}"
     ));
-    until("the number of controllers", DEADLINE, POLL, || {
+    wait("the number of controllers", POLL, || {
         let deployment = cluster.get("globalps-system", "deployment/globalps-controller")?;
         anyhow::ensure!(!deployment.is_null(), "there is no controller");
         let status = &deployment["status"];
@@ -81,18 +81,16 @@ pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
         let there = pods.lines().count() as u64;
         let wanted = u64::from(replicas);
         Ok((number("readyReplicas") == wanted && there == wanted).then_some(()))
-    })
-    .unwrap();
+    });
 }
 
 /// Waits until every node's file has this pair of user and password for the registry; `None`: no entry.
 pub fn wait_auth(nodes: &[Node], registry: &str, pair: Option<&str>) {
     let wanted = pair.map(base64);
     let what = format!("the expected entry for {registry} on every node");
-    until(&what, DEADLINE, POLL, || {
+    wait(&what, POLL, || {
         let mut auths = nodes.iter().map(|node| config_file::auth(node, registry));
         let all = auths.all(|auth| auth.unwrap() == wanted);
         Ok(all.then_some(()))
-    })
-    .unwrap();
+    });
 }

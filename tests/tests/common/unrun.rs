@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use globalps_manifests::Install;
-use globalps_testkit::{Cluster, DEADLINE as SOON, until};
+use globalps_testkit::{Cluster, wait};
 
 pub const SYSTEM: &str = "globalps-system";
 const POLL: Duration = Duration::from_millis(100);
@@ -16,13 +16,12 @@ pub fn install(cluster: &Cluster, syncer_image: &str) {
 
 /// Names of the controller's pods, which no node runs.
 pub fn pods(cluster: &Cluster) -> Vec<String> {
-    until("two pods", SOON, POLL, || {
+    wait("two pods", POLL, || {
         let names = "-o=jsonpath={.items[*].metadata.name}";
         let text = cluster.kubectl(&["get", "pods", "-n", SYSTEM, names])?;
         let pods: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         Ok((pods.len() == 2).then_some(pods))
     })
-    .unwrap()
 }
 
 /// As a controller does that takes the Lease; empty: none has taken it.

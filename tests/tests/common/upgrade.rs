@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use globalps_testkit::product::{DEADLINE, Product};
+use globalps_testkit::product::Product;
 use globalps_testkit::release::{Pushed, syncers_are};
-use globalps_testkit::{Cluster, Node, config_file, until};
+use globalps_testkit::{Cluster, Node, config_file, wait};
 
 use super::{base64, docker_config};
 
@@ -54,13 +54,9 @@ impl<'a> World<'a> {
     ) {
         let starts = self.kubelet_starts();
         self.product.apply(&content(number)).unwrap();
-        let done = until(
-            "the first node with the new content",
-            DEADLINE,
-            POLL,
-            || Ok(Some(self.with_content(number)).filter(|&done| done > 0)),
-        )
-        .unwrap();
+        let done = wait("the first node with the new content", POLL, || {
+            Ok(Some(self.with_content(number)).filter(|&done| done > 0))
+        });
         assert!(done < self.nodes.len(), "the rollout is in flight");
         change();
         let then = self.with_content(number);
@@ -78,10 +74,9 @@ impl<'a> World<'a> {
     /// Deletes the additional Secret, and returns when the nodes have the files of before.
     pub fn restored(&self) {
         self.product.delete().unwrap();
-        until("the same bytes, mode and owner", DEADLINE, POLL, || {
+        wait("the same bytes, mode and owner", POLL, || {
             Ok((files(&self.nodes) == self.before).then_some(()))
-        })
-        .unwrap();
+        });
     }
 
     fn with_content(&self, number: usize) -> usize {
@@ -95,18 +90,16 @@ impl<'a> World<'a> {
 
     /// Every node has the content and is `Synced` at its revision, and all syncers are of this release.
     fn everything_is_in_place(&self, number: usize, syncer: &Pushed) {
-        until("all syncers of the release", DEADLINE, POLL, || {
+        wait("all syncers of the release", POLL, || {
             Ok(syncers_are(self.cluster, syncer)?.then_some(()))
-        })
-        .unwrap();
+        });
         let revision = self.product.status().unwrap()["revision"].clone();
         for node in &self.nodes {
             let what = format!("{} at revision {revision}", node.name());
-            until(&what, DEADLINE, POLL, || {
+            wait(&what, POLL, || {
                 let status = self.product.node_status(node.name())?;
                 Ok((status["phase"] == "Synced" && status["revision"] == revision).then_some(()))
-            })
-            .unwrap();
+            });
             assert!(has(node, number), "{}", node.name());
         }
         let own = config_file::auth(&self.nodes[1], "own.example.com").unwrap();
