@@ -127,24 +127,20 @@ async fn discover(client: &Client) -> kube::Result<Option<ApiResource>> {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::sync::{Arc, Mutex};
 
+    use globalps_fake_api::{FakeApi, Objects, Request, failure};
     use globalps_runtime::list_events::Event;
-    use hyper::{Request, Response};
-    use kube::client::Body;
     use serde_json::{Value, json};
     use tokio::time::Instant;
-    use tower::{BoxError, service_fn};
 
     use super::*;
 
     /// An API server that answers the discovery with these versions of Cluster API, the first one preferred, in order and then as
     /// the last one. Without a code, `Cluster` is in none of them.
     fn client(replies: &[(u16, &'static [&'static str])]) -> Client {
-        let replies = Arc::new(Mutex::new(replies.iter().copied().collect::<VecDeque<_>>()));
-        let service = service_fn(move |request: Request<Body>| {
-            let mut replies = replies.lock().unwrap();
-            let path = request.uri().path().to_owned();
+        let mut replies = replies.iter().copied().collect::<VecDeque<_>>();
+        let rule = move |request: &Request, _: &mut Objects| {
+            let path = &request.path;
             let (code, versions) = *replies.front().unwrap();
             let of = |version: &str| json!({"groupVersion": format!("{GROUP}/{version}"), "version": version});
             let (code, body) = match path.rsplit('/').next().unwrap() {
@@ -184,18 +180,13 @@ mod tests {
                     )
                 }
             };
-            let body = if code == 200 {
-                body
+            Some(if code == 200 {
+                (code, body)
             } else {
-                json!({"status": "Failure", "message": "no", "reason": "", "code": code})
-            };
-            async move {
-                let response = Response::builder().status(code);
-                let body = Body::from(body.to_string().into_bytes());
-                Ok::<_, BoxError>(response.body(body)?)
-            }
-        });
-        Client::new(service, "default")
+                failure(code, "", "no")
+            })
+        };
+        FakeApi::default().with_rule(rule).client()
     }
 
     /// The first events, each with the second in which it comes.

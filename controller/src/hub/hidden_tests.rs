@@ -1,4 +1,5 @@
 use globalps_core::api::FleetPullSecret;
+use globalps_fake_api::FakeApi;
 use globalps_planner::content::source::Source;
 use globalps_runtime::list_watch::{Update, WatchError};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -6,12 +7,11 @@ use serde_json::json;
 
 use super::Hub;
 use super::refused_tests::{
-    A, all_of, applied, data, fleet_path, hub_of, id, object_path, ready, reconcile,
+    A, applied, data, fleet_path, hub_of, id, object_path, ready, reconcile,
 };
 use super::source::SourceState;
 use super::views::NamespaceLabels;
 use super::watches::HubEvent;
-use crate::objects::fake_api::FakeApi;
 
 /// The hub of the namespaces `ns` and `team-b`, which may not read `team-b`.
 fn hub(api: &FakeApi) -> Hub {
@@ -67,7 +67,7 @@ async fn an_unreadable_namespace_harms_no_fleet_elsewhere() {
     let api = FakeApi::default();
     let mut hub = hub(&api);
     reconcile(&mut hub, "").await;
-    let written = all_of(&api);
+    let written = api.written();
     for expected in [
         object_path("a"),
         object_path("d"),
@@ -94,7 +94,7 @@ async fn a_fleet_with_clusters_there_changes_nothing_and_says_so() {
     for _ in 0..2 {
         reconcile(&mut hub, "").await;
     }
-    let written = all_of(&api);
+    let written = api.written();
     for cluster in ["a", "b", "c", "d", "e", "f"] {
         let path = object_path(cluster);
         let deleted = format!("DELETE {path}");
@@ -107,12 +107,12 @@ async fn a_fleet_with_clusters_there_changes_nothing_and_says_so() {
         ready.contains("`kubectl globalps fleet install`"),
         "{ready}"
     );
-    let status = &api.get(&fleet_path()).unwrap()["status"];
+    let status = &api.object(&fleet_path()).unwrap()["status"];
     assert_eq!(status["revision"], 2, "{status}");
     assert_eq!(status["counts"]["total"], 9, "{status}");
 
     // The clusters of the older one are still its own.
-    let younger = api.get(&younger_path).unwrap();
+    let younger = api.object(&younger_path).unwrap();
     let failures = younger["status"]["failures"].as_array().unwrap();
     let taken = failures.iter().filter(|it| it["reason"] == "TargetTaken");
     let taken: Vec<&str> = taken.map(|it| it["cluster"].as_str().unwrap()).collect();

@@ -10,6 +10,7 @@ use globalps_core::api::{
 use globalps_core::names::{
     REJECTED_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret,
 };
+use globalps_fake_api::{FakeApi, REFUSALS};
 use globalps_planner::clusters::revision::Revision;
 use globalps_planner::content::secret::revision_of_test;
 use globalps_planner::content::source::{Data, Source};
@@ -26,7 +27,6 @@ use super::views::{ClusterObject, Id, NamespaceLabels, revision};
 use super::watches::HubEvent;
 use super::{Cli, Command, Hub};
 use crate::leader::fencing::FencingToken;
-use crate::objects::fake_api::{FakeApi, REFUSALS};
 use crate::process::Process;
 use crate::telemetry::clock;
 use crate::telemetry::health::Health;
@@ -208,13 +208,6 @@ pub(super) async fn reconcile(hub: &mut Hub, case: &str) {
     }
 }
 
-pub(super) fn all_of(api: &FakeApi) -> BTreeSet<String> {
-    let mut state = api.state();
-    let deleted = std::mem::take(&mut state.deleted);
-    let written = std::mem::take(&mut state.written);
-    written.into_iter().chain(deleted).collect()
-}
-
 /// How the write is called in messages.
 fn title(write: &str) -> String {
     let path = write.trim_start_matches("DELETE ");
@@ -234,7 +227,7 @@ fn title(write: &str) -> String {
 }
 
 pub(super) fn ready(api: &FakeApi) -> String {
-    let fleet = api.get(&fleet_path()).unwrap();
+    let fleet = api.object(&fleet_path()).unwrap();
     let conditions = fleet["status"]["conditions"].as_array().cloned();
     let conditions = conditions.unwrap_or_default();
     let ready = conditions.iter().find(|it| it["type"] == "Ready");
@@ -248,7 +241,7 @@ async fn one_refused_write_of_the_hub_costs_only_this_write() {
     let api = FakeApi::default();
     let mut all_right = hub(&api);
     reconcile(&mut all_right, "").await;
-    let all = all_of(&api);
+    let all = api.written();
     let fleet_status = format!("{}/status", fleet_path());
     let expected: BTreeSet<String> = [
         fleet_path(),
@@ -268,7 +261,7 @@ async fn one_refused_write_of_the_hub_costs_only_this_write() {
             let case = format!("{write}: {refusal:?}");
             let api = FakeApi::default();
             let mut hub = hub(&api);
-            api.state().refused = Some((write.clone(), refusal));
+            api.fail(write, refusal);
             reconcile(&mut hub, &case).await;
             let mut expected = all.clone();
             expected.remove(write);
@@ -276,7 +269,7 @@ async fn one_refused_write_of_the_hub_costs_only_this_write() {
                 // The content comes before its assignments.
                 expected.remove(&object_path("a"));
             }
-            let written = all_of(&api);
+            let written = api.written();
             let missing: Vec<_> = expected.difference(&written).collect();
             assert!(missing.is_empty(), "{case}: {missing:?}");
 
@@ -294,15 +287,15 @@ async fn one_refused_write_of_the_hub_costs_only_this_write() {
 
             if *write == object_path("a") {
                 // It waits for the new canary.
-                let b = api.get(&object_path("b")).unwrap();
+                let b = api.object(&object_path("b")).unwrap();
                 assert_eq!(b["spec"]["revision"], 3, "{case}: b goes instead");
                 continue;
             }
             // Then it is allowed.
-            api.state().refused = None;
+            api.heal();
             hub.refusals.failures.age(SignedDuration::from_secs(40));
             reconcile(&mut hub, &case).await;
-            assert!(all_of(&api).contains(write), "{case}");
+            assert!(api.written().contains(write), "{case}");
             let failures = &hub.refusals.failures;
             assert!(failures.is_empty(), "{case}: {failures:?}");
         }
@@ -317,9 +310,9 @@ async fn a_foreign_secret_named_like_the_next_revision_stays() {
         "metadata": {"name": "shared-revision-3", "namespace": "ns", "uid": "theirs"}});
     api.put(&revision_path(3), &theirs);
     reconcile(&mut of_others, "").await;
-    assert_eq!(api.get(&revision_path(3)), Some(theirs));
-    assert!(!all_of(&api).contains(&revision_path(3)));
-    let a = api.get(&object_path("a")).unwrap();
+    assert_eq!(api.object(&revision_path(3)), Some(theirs));
+    assert!(!api.written().contains(&revision_path(3)));
+    let a = api.object(&object_path("a")).unwrap();
     assert_eq!(a["spec"]["revision"], 4, "the number is skipped");
     assert!(of_others.refusals.failures.is_empty());
 
@@ -332,7 +325,7 @@ async fn a_foreign_secret_named_like_the_next_revision_stays() {
     }});
     api.put(&revision_path(3), &own);
     reconcile(&mut of_fleet, "").await;
-    let written = api.get(&revision_path(3)).unwrap();
+    let written = api.object(&revision_path(3)).unwrap();
     assert_eq!(written["metadata"]["labels"]["globalps.io/fleet"], "shared");
 }
 
@@ -347,23 +340,20 @@ async fn a_foreign_change_of_a_revision_is_reverted_alone() {
         let api = FakeApi::default();
         let mut hub = hub(&api);
         reconcile(&mut hub, "").await;
-        all_of(&api);
+        api.written();
         let path = revision_path(number);
-        let before = api.get(&path).unwrap();
+        let before = api.object(&path).unwrap();
         let mut changed = before.clone();
         changed["metadata"]["annotations"][key] = json!(value);
-        changed["metadata"]["resourceVersion"] = json!("1000");
-        api.put(&path, &changed);
-        let fields = json!({"metadata": {"annotations": {key: value}}});
-        api.state().others.insert(path.clone(), fields);
+        let changed = api.state().store(&path, changed);
         let secret: Secret = serde_json::from_value(changed).unwrap();
         let event = HubEvent::Revision(applied(revision(&secret)));
         hub.cache.handle((String::new(), event));
         reconcile(&mut hub, key).await;
-        let after = api.get(&path).unwrap();
+        let after = api.object(&path).unwrap();
         let annotations = |secret: &Value| secret["metadata"]["annotations"].clone();
         assert_eq!(annotations(&after), annotations(&before), "{number} {key}");
-        assert_eq!(all_of(&api), [path].into(), "{number} {key}");
+        assert_eq!(api.written(), [path].into(), "{number} {key}");
     }
 }
 
@@ -380,9 +370,9 @@ async fn a_foreign_status_is_overwritten_and_has_no_effect() {
         let api = FakeApi::default();
         let mut hub = hub(&api);
         reconcile(&mut hub, "").await;
-        all_of(&api);
+        api.written();
         let path = object_path("b");
-        let before = api.get(&path).unwrap();
+        let before = api.object(&path).unwrap();
         let mut changed = before.clone();
         for (key, value) in change.as_object().unwrap() {
             changed["status"][key] = value.clone();
@@ -401,11 +391,11 @@ async fn a_foreign_status_is_overwritten_and_has_no_effect() {
         let status = |object: &Value| -> ClusterPullSecretStatus {
             serde_json::from_value(object["status"].clone()).unwrap()
         };
-        let after = api.get(&path).unwrap();
+        let after = api.object(&path).unwrap();
         assert_eq!(status(&after), status(&before), "{change}");
         let expected = format!("{path}/status");
-        assert_eq!(all_of(&api), [expected].into(), "{change}");
+        assert_eq!(api.written(), [expected].into(), "{change}");
         reconcile(&mut hub, "").await;
-        assert_eq!(all_of(&api), BTreeSet::new(), "{change}: once");
+        assert_eq!(api.written(), BTreeSet::new(), "{change}: once");
     }
 }

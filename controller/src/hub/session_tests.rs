@@ -9,6 +9,7 @@ use globalps_core::api::{
 };
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Revision, RevisionId};
+use globalps_fake_api::{FakeApi, Fault, REFUSALS};
 use globalps_planner::clusters::desired::{Desired, Release};
 use globalps_planner::clusters::identity::Pin;
 use globalps_planner::clusters::installation::Installation;
@@ -22,11 +23,10 @@ use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
 use super::messages::{Connecting, MemberSpec, Outcome, Shared};
-use super::refused_tests::{A, all_of, data, token};
+use super::refused_tests::{A, data, token};
 use super::session::Session;
 use super::statuses::dated;
 use crate::leader::fencing::Fence;
-use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
 use crate::remote::bounds::Bounds;
 use crate::telemetry::health::Health;
 
@@ -110,7 +110,7 @@ async fn a_refused_write_to_a_member_is_named_and_caught_up_later() {
     let api = FakeApi::default();
     let (mut done, spec, _specs) = session();
     assert!(write_member(&mut done, &spec, &api).await);
-    let all = all_of(&api);
+    let all = api.written();
     let target = secret_of_member();
     assert!(all.len() > 10 && all.contains(&target), "{all:#?}");
     for (at, write) in all.iter().enumerate() {
@@ -122,14 +122,14 @@ async fn a_refused_write_to_a_member_is_named_and_caught_up_later() {
             let case = format!("{write}: {refusal:?}");
             let api = FakeApi::default();
             let (mut session, spec, _specs) = session();
-            api.state().refused = Some((write.clone(), refusal));
+            api.fail(write, refusal);
             let is_reached = write_member(&mut session, &spec, &api).await;
-            let written = all_of(&api);
+            let written = api.written();
             assert!(!written.contains(write), "{case}");
             let is_early = written.contains(&target);
             assert!(!is_early, "{case}: globalps runs before the Secret changes");
             match refusal {
-                Refusal::Answer(code, message) if code < 500 => {
+                Fault::Answer(code, message) if code < 500 => {
                     assert!(is_reached, "{case}");
                     let (reason, said) = session.facts.blocked.clone().unwrap();
                     let expected = match (*write == target, code) {
@@ -144,12 +144,12 @@ async fn a_refused_write_to_a_member_is_named_and_caught_up_later() {
                 }
                 _ => assert!(!is_reached, "{case}: as if it were unreachable"),
             }
-            api.state().refused = None;
+            api.heal();
             for _ in 0..2 {
                 assert!(write_member(&mut session, &spec, &api).await, "{case}");
             }
             assert!(session.facts.blocked.is_none(), "{case}");
-            let written: BTreeSet<String> = written.union(&all_of(&api)).cloned().collect();
+            let written: BTreeSet<String> = written.union(&api.written()).cloned().collect();
             assert_eq!(written, all, "{case}");
         }
     }
@@ -181,7 +181,7 @@ async fn writes_with(kubeconfig: Result<Arc<Data>, ReasonAndMessage>) -> bool {
     let spec = session.next_spec(&before);
     session.identify(&api.client()).await.unwrap();
     write_member(&mut session, &spec, &api).await;
-    !all_of(&api).is_empty()
+    !api.written().is_empty()
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,7 +208,7 @@ async fn of_new_session(pin: Pin, found: Option<&str>) -> (bool, ClusterPullSecr
         write_member(&mut session, &spec, &api).await;
     }
     session.report();
-    let writes = all_of(&api);
+    let writes = api.written();
     let has_written = writes.contains(&secret_of_member());
     (has_written, newest(&session).unwrap())
 }
@@ -295,11 +295,11 @@ async fn an_installation_that_never_runs_has_failed_after_a_while() {
         assert!(session.facts.is_installing);
         assert_eq!(session.facts.is_install_late, expected, "{minutes}");
     }
-    assert!(!all_of(&api).contains(&secret_of_member()));
+    assert!(!api.written().contains(&secret_of_member()));
     starts(&api);
     session.write(&client, &spec).await.unwrap();
     assert!(!session.facts.is_installing);
-    assert!(all_of(&api).contains(&secret_of_member()));
+    assert!(api.written().contains(&secret_of_member()));
 }
 
 /// While no hub ran, another client has deleted the object, so that nobody knows which revision the cluster has.

@@ -151,35 +151,25 @@ fn version(lease: &Lease) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, MutexGuard, PoisonError};
-
-    use hyper::{Method, Request, Response};
-    use kube::Client;
-    use kube::client::Body;
-    use serde_json::Value;
+    use globalps_core::names::{CONTROLLER_NAMESPACE, LEADER_ANNOTATION};
+    use globalps_fake_api::FakeApi;
     use tokio::time::timeout;
-    use tower::{BoxError, service_fn};
 
     use super::*;
 
-    /// An API server with this Lease that rejects every other version of it.
-    fn client(version: &str, holder: &str) -> Client {
-        let lease =
-            json!({"metadata": {"resourceVersion": version}, "spec": {"holderIdentity": holder}});
-        let conflict =
-            json!({"status": "Failure", "message": "", "reason": "Conflict", "code": 409});
-        let service = service_fn(move |request: Request<Body>| {
-            let (code, body) = if request.method() == Method::GET {
-                (200, lease.to_string())
-            } else {
-                (409, conflict.to_string())
-            };
-            async move {
-                let response = Response::builder().status(code);
-                Ok::<_, BoxError>(response.body(Body::from(body.into_bytes()))?)
-            }
-        });
-        Client::new(service, "default")
+    fn record() -> String {
+        format!("/api/v1/namespaces/{CONTROLLER_NAMESPACE}/serviceaccounts/record")
+    }
+
+    /// An API server with this Lease and the object that names its holder.
+    fn server(version: &str, holder: &str) -> FakeApi {
+        let api = FakeApi::default();
+        let base = format!("/apis/coordination.k8s.io/v1/namespaces/{CONTROLLER_NAMESPACE}");
+        let metadata = json!({"resourceVersion": version});
+        let lease = json!({"metadata": metadata, "spec": {"holderIdentity": holder}});
+        api.put(&format!("{base}/leases/lease"), &lease);
+        api.put(&record(), &json!({"metadata": metadata}));
+        api
     }
 
     /// The steps of a process that takes the Lease; another one may act between any two of them.
@@ -191,81 +181,27 @@ mod tests {
             ("after the read", Some(1), "other"),
             ("after the renewal", Some(2), "other"),
         ] {
-            let server = Arc::new(Mutex::new(Server::default()));
-            let shared = Arc::clone(&server);
-            let service = service_fn(move |request: Request<Body>| {
-                let shared = Arc::clone(&shared);
-                async move {
-                    let path = request.uri().path().to_owned();
-                    let sent = request.into_body().collect_bytes().await?;
-                    let sent: Value = serde_json::from_slice(&sent).unwrap_or_default();
-                    let (code, body) = lock(&shared).handle(&path, &sent, other_at);
-                    let response = Response::builder().status(code);
-                    Ok::<_, BoxError>(response.body(Body::from(body.to_string().into_bytes()))?)
+            let mut requests = 0;
+            let server = server("0", "me").with_rule(move |_, objects| {
+                if other_at == Some(requests) {
+                    for object in objects.values_mut() {
+                        object["metadata"]["resourceVersion"] = json!("100");
+                        object["metadata"]["annotations"] = json!({LEADER_ANNOTATION: "other"});
+                        object["spec"] = json!({"holderIdentity": "other"});
+                    }
                 }
+                requests += 1;
+                None
             });
-            let client = Client::new(service, "default");
-            let api = LeaseApi::new(client, "lease", Some("record"), "me");
+            let api = LeaseApi::new(server.client(), "lease", Some("record"), "me");
             let mut lease = Lease::default();
             lease.metadata.resource_version = Some("0".to_owned());
             let mut guard = LeaseGuard::new(&api, lease, clock::now());
             guard.announce().await;
             assert_eq!(guard.is_announced, expected == "me", "{case}");
-            assert_eq!(lock(&server).named, expected, "{case}");
-        }
-    }
-
-    fn lock(server: &Mutex<Server>) -> MutexGuard<'_, Server> {
-        server.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An API server with a Lease and the object that names its holder.
-    #[derive(Default)]
-    struct Server {
-        requests: usize,
-        /// Versions of the two.
-        lease: usize,
-        record: usize,
-        named: String,
-    }
-
-    impl Server {
-        /// `other_at`: number of requests of this process before another one takes the Lease and names itself.
-        fn handle(&mut self, path: &str, sent: &Value, other_at: Option<usize>) -> (u16, Value) {
-            if other_at == Some(self.requests) {
-                self.lease += 1;
-                self.record += 1;
-                "other".clone_into(&mut self.named);
-            }
-            self.requests += 1;
-            let is_lease = path.contains("/leases/");
-            let version = if is_lease {
-                &mut self.lease
-            } else {
-                &mut self.record
-            };
-            if let Some(expected) = sent["metadata"]["resourceVersion"].as_str() {
-                if expected != version.to_string() {
-                    let conflict = json!({"status": "Failure", "message": "", "reason": "Conflict", "code": 409});
-                    return (409, conflict);
-                }
-                *version += 1;
-            }
-            let version = version.to_string();
-            if let Some(named) = sent["metadata"]["annotations"]["globalps.io/leader"].as_str() {
-                named.clone_into(&mut self.named);
-            }
-            let (api_version, kind) = if is_lease {
-                ("coordination.k8s.io/v1", "Lease")
-            } else {
-                ("meta.k8s.io/v1", "PartialObjectMetadata")
-            };
-            let annotations = json!({"globalps.io/leader": self.named});
-            let metadata = json!({"resourceVersion": version, "annotations": annotations});
-            (
-                200,
-                json!({"apiVersion": api_version, "kind": kind, "metadata": metadata}),
-            )
+            let record = server.object(&record()).unwrap();
+            let named = &record["metadata"]["annotations"][LEADER_ANNOTATION];
+            assert_eq!(named, expected, "{case}");
         }
     }
 
@@ -282,7 +218,7 @@ mod tests {
                 Some(Lost::Lease),
             ),
         ] {
-            let api = LeaseApi::new(client(version, holder), "lease", None, "me");
+            let api = LeaseApi::new(server(version, holder).client(), "lease", None, "me");
             let mut lease = Lease::default();
             lease.metadata.resource_version = Some("7".to_owned());
             let mut guard = LeaseGuard::new(&api, lease, clock::now());

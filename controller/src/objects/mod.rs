@@ -2,8 +2,6 @@
 
 pub(crate) mod agents;
 pub(crate) mod apply;
-#[cfg(test)]
-pub(crate) mod fake_api;
 pub(crate) mod helm;
 pub(crate) mod managed;
 pub(crate) mod namespaced;

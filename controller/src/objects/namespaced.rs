@@ -197,11 +197,11 @@ impl Applier {
 #[cfg(test)]
 mod tests {
     use globalps_core::state::ProofKey;
+    use globalps_fake_api::{FakeApi, Fault};
     use serde_json::json;
 
     use super::*;
     use crate::objects::agents::Leftover;
-    use crate::objects::fake_api::{self, FakeApi};
 
     #[tokio::test]
     async fn a_secret_that_finalizers_keep_is_not_gone() {
@@ -231,14 +231,11 @@ mod tests {
         ] {
             let api = FakeApi::default();
             let applier = Applier::new(api.client(), "kube-system", "i", "me", None);
-            let refuse = |write: &str| {
-                let refusal = (write.to_owned(), fake_api::Refusal::Answer(404, message));
-                api.state().refused = Some(refusal);
-            };
-            refuse(&format!("DELETE {path}"));
+            let refusal = Fault::Answer(404, message);
+            api.fail(&format!("DELETE {path}"), refusal);
             let copy = applier.delete_pull_secret("kube-system", "s", 5).await;
             let own = applier.remove(Leftover::Secret("s".to_owned())).await;
-            refuse(path);
+            api.fail(path, refusal);
             let of_operator = applier
                 .delete_operator_secret("kube-system", "s", proof)
                 .await;

@@ -398,15 +398,9 @@ fn shorten(mut note: String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::future::pending;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use globalps_core::api::{NodePullSecretSpec, NodePullSecretStatus};
     use globalps_dockerconfig::Precedence;
-    use hyper::{Request, Response};
-    use kube::client::Body;
-    use tower::{BoxError, service_fn};
+    use globalps_fake_api::{FakeApi, Fault};
 
     use super::*;
 
@@ -483,8 +477,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_failure_is_an_event_once() {
-        let service = service_fn(|_: Request<Body>| pending::<Result<Response<Body>, BoxError>>());
-        let mut recorder = EventRecorder::new(Client::new(service, "default"), "default");
+        let mut recorder = EventRecorder::new(FakeApi::default().client(), "default");
         for (case, phase, revision, generation, observed, count) in [
             ("a full disk", Phase::Failed, 1, 1, 1, 1),
             ("the controller retries", Phase::Failed, 1, 2, 1, 0),
@@ -520,25 +513,17 @@ mod tests {
     /// A new leader finds 5,000 failed nodes, and the API server does not respond.
     #[tokio::test(start_paused = true)]
     async fn events_are_written_one_by_one_and_the_queue_is_bounded() {
-        let requests = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&requests);
-        let service = service_fn(move |_: Request<Body>| {
-            counter.fetch_add(1, Ordering::Relaxed);
-            pending::<Result<Response<Body>, BoxError>>()
-        });
-        let mut recorder = EventRecorder::new(Client::new(service, "default"), "default");
+        let api = FakeApi::default();
+        api.fail("create /apis/events.k8s.io", Fault::Silence);
+        let mut recorder = EventRecorder::new(api.client(), "default");
         let nodes = failed_nodes(5000);
         let nodes: Vec<&NodePullSecret> = nodes.iter().collect();
         let failures = recorder.new_failures(&nodes);
         assert_eq!(failures.len(), 5000);
         recorder.write(failures);
         tokio::time::sleep(TIMEOUT / 2).await;
-        assert_eq!(requests.load(Ordering::Relaxed), 1, "one at a time");
+        assert_eq!(api.requests().len(), 1, "one at a time");
         tokio::time::sleep(TIMEOUT * 1000).await;
-        assert_eq!(
-            requests.load(Ordering::Relaxed),
-            QUEUE,
-            "the queue is bounded"
-        );
+        assert_eq!(api.requests().len(), QUEUE, "the queue is bounded");
     }
 }

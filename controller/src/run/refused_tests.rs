@@ -17,6 +17,7 @@ use globalps_core::names::{
 };
 use globalps_core::rollout::Revision;
 use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, ProofKey, State};
+use globalps_fake_api::{FakeApi, Fault, REFUSALS};
 use globalps_planner::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use globalps_planner::content::source::{Data, Source};
 use globalps_planner::namespaces::summary::{NamespacesReport, Problem, Summary};
@@ -39,7 +40,6 @@ use super::{Cli, Command, Controller};
 use crate::cache::store::Store;
 use crate::cache::{CacheEvent, PullSecretsWatch, Watch, stripped, uptime};
 use crate::leader::fencing::FencingToken;
-use crate::objects::fake_api::{FakeApi, REFUSALS, Refusal};
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 use crate::objects::views::DaemonSetView;
 use crate::process::Process;
@@ -53,6 +53,14 @@ const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
 
 const CONFIG: &str =
     "/apis/globalps.io/v1alpha1/namespaces/kube-system/globalpullsecrets/global-pull-secret";
+
+/// Reads of `OpenShift`'s Secrets fail with this code.
+fn hide_originals(api: &FakeApi, code: u16) {
+    for verb in ["get", "list"] {
+        let reads = format!("{verb} /api/v1/namespaces/openshift-config/secrets");
+        api.fail(&reads, Fault::Code(code));
+    }
+}
 
 fn secret_path(name: &str) -> String {
     format!("/api/v1/namespaces/kube-system/secrets/{name}")
@@ -225,7 +233,7 @@ fn title(path: &str) -> String {
 
 /// The messages of Ready and Degraded, and the message about syncers.
 fn messages(api: &FakeApi) -> [String; 3] {
-    let config = api.get(CONFIG).unwrap();
+    let config = api.object(CONFIG).unwrap();
     let conditions = config["status"]["conditions"].as_array().unwrap().clone();
     ["Ready", "Degraded", "SyncersHealthy"].map(|type_| {
         let found = conditions.iter().find(|it| it["type"] == type_);
@@ -255,7 +263,7 @@ async fn the_permission_to_leave_a_node_ends_with_its_cleanup() {
             Box::pin(controller.reconcile()).await;
             assert_eq!(api.written().contains(&path), is_written, "{case}");
         }
-        let object = api.get(&path).unwrap();
+        let object = api.object(&path).unwrap();
         let annotation = &object["metadata"]["annotations"][ABANDON_ANNOTATION];
         assert_eq!(annotation == "false", is_over, "{case}: {object:#}");
         assert_eq!(
@@ -289,7 +297,7 @@ async fn one_refused_write_costs_only_this_write() {
             let case = format!("{path}: {refusal:?}");
             let api = FakeApi::default();
             let mut controller = controller(&api);
-            api.state().refused = Some((path.clone(), refusal));
+            api.fail(path, refusal);
             let begun = Instant::now();
             Box::pin(controller.reconcile()).await;
             assert!(begun.elapsed() <= Duration::from_secs(11), "{case}");
@@ -322,13 +330,13 @@ async fn one_refused_write_costs_only_this_write() {
                 }
             }
             if *path == canary {
-                let gets = api.get(&node_path("b")).unwrap();
+                let gets = api.object(&node_path("b")).unwrap();
                 assert_eq!(gets["spec"]["revision"], 2, "{case}: b goes instead");
             }
             if path.contains("daemonsets/") && path.ends_with("syncer") {
                 assert!(syncers.contains(&title(path)), "{case}: {syncers}");
             }
-            let status = api.get(CONFIG).unwrap()["status"].clone();
+            let status = api.object(CONFIG).unwrap()["status"].clone();
             let revision = if *path == global { 1 } else { 2 };
             assert_eq!(status["revision"], revision, "{case}");
 
@@ -337,7 +345,7 @@ async fn one_refused_write_costs_only_this_write() {
                 continue;
             }
             // Then it is allowed.
-            api.state().refused = None;
+            api.heal();
             controller
                 .refusals
                 .failures
@@ -369,7 +377,7 @@ async fn a_refused_status_costs_nothing_else_and_keeps_no_old_answer() {
         config.status = Some(serde_json::from_value(status).unwrap());
         controller.cache.put_config(config);
         assert!(controller.at_rest(), "as an earlier leader left it");
-        api.state().refused = Some((path.clone(), refusal));
+        api.fail(&path, refusal);
         Box::pin(controller.reconcile()).await;
         assert_eq!(api.written(), others, "{refusal:?}");
         assert!(!controller.at_rest(), "{refusal:?}");
@@ -410,10 +418,10 @@ async fn a_cleanup_continues_and_remembers_a_secret_that_stays() {
         let mut plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
         plan.aim = Aim::CleanUp;
         Box::pin(controller.manage(&plan, &spec, false, false)).await;
-        let is_there = |name| api.get(&secret_path(name)).is_some();
+        let is_there = |name| api.object(&secret_path(name)).is_some();
         assert_eq!(is_there(GLOBAL_SECRET), !is_over);
         assert!(is_there(STATE_SECRET));
-        assert_eq!(api.get(&node_path("a")).is_some(), !is_over);
+        assert_eq!(api.object(&node_path("a")).is_some(), !is_over);
     }
 }
 
@@ -475,13 +483,17 @@ async fn a_webhook_denying_with_404_is_named_and_stops_no_other() {
     let attach = Attach::Admission;
     deliver_to(&mut controller, &["a", "b"], Vec::new(), &state, attach);
     let denial = "admission webhook \"gate.example.com\" denied the request: not found";
-    api.state().refused = Some((pull_secret_path("a"), Refusal::Answer(404, denial)));
+    api.fail(&pull_secret_path("a"), Fault::Answer(404, denial));
     let plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
     for _ in 0..20 {
         Box::pin(controller.deliver_to_namespaces(&plan)).await;
     }
-    assert!(api.get(&pull_secret_path("b")).is_some());
-    let refusals = api.state().refusals;
+    assert!(api.object(&pull_secret_path("b")).is_some());
+    let writes = api.writes();
+    let refusals = writes
+        .iter()
+        .filter(|it| it.contains("/namespaces/a/"))
+        .count();
     assert!((1..=3).contains(&refusals), "{refusals} writes");
     let summary = controller.namespaces.report.unwrap().summary.unwrap();
     let mut failures = summary.failures.iter();
@@ -509,7 +521,8 @@ async fn unlistable_accounts_stop_neither_rotation_nor_removal() {
             ..PullSecretView::of_test("a")
         };
         let path = pull_secret_path("a");
-        api.put(&path, &json!({"metadata": {"name": GLOBAL_SECRET}}));
+        let metadata = json!({"name": GLOBAL_SECRET, "resourceVersion": "1"});
+        api.put(&path, &json!({"metadata": metadata}));
         let attach = Attach::ServiceAccounts;
         deliver_to(&mut controller, &["a"], vec![secret], &state, attach);
         let error = WatchError {
@@ -525,7 +538,7 @@ async fn unlistable_accounts_stop_neither_rotation_nor_removal() {
         }
         let is_done = |api: &FakeApi| {
             let is_written = api.written().contains(&path);
-            is_written || removes && api.get(&path).is_none()
+            is_written || removes && api.object(&path).is_none()
         };
         if references {
             let again = Box::pin(controller.deliver_to_namespaces(&plan)).await;
@@ -629,8 +642,8 @@ async fn a_refused_state_stops_only_namespaces_that_it_does_not_cover() {
         };
         let attach = Attach::Admission;
         deliver_to(&mut controller, &["t"], Vec::new(), &state, attach);
-        let refusal = Refusal::Answer(403, "exceeded quota: secrets");
-        api.state().refused = Some((secret_path(STATE_SECRET), refusal));
+        let refusal = Fault::Answer(403, "exceeded quota: secrets");
+        api.fail(&secret_path(STATE_SECRET), refusal);
         let plan = plan(&controller.cache.snapshot(uptime(), Timestamp::now()));
         controller.remember_configuration(&plan, true).await;
         Box::pin(controller.deliver_to_namespaces(&plan)).await;
@@ -653,8 +666,8 @@ async fn a_refused_state_stops_only_namespaces_that_it_does_not_cover() {
 async fn a_deleted_daemon_set_returns_though_a_quota_refuses_a_node() {
     let api = FakeApi::default();
     let mut controller = controller(&api);
-    let quota = Refusal::Answer(403, "exceeded quota: objects");
-    api.state().refused = Some((node_path("d"), quota));
+    let quota = Fault::Answer(403, "exceeded quota: objects");
+    api.fail(&node_path("d"), quota);
     Box::pin(controller.reconcile()).await;
     let path = "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
     assert!(api.written().contains(path));
@@ -682,14 +695,16 @@ async fn a_secret_that_another_client_made_immutable_is_recreated() {
                     "annotations": {"globalps.io/revision": "1"}}}),
             );
         }
-        api.state().immutable.insert(path.clone());
+        if let Some(object) = api.state().objects.get_mut(&path) {
+            object["immutable"] = true.into();
+        }
         Box::pin(controller.reconcile()).await;
         let failures = &controller.refusals.failures;
         assert!(failures.is_empty(), "{name}: {failures:?}");
         assert!(api.written().contains(&path), "{name}");
-        let rolled_out = api.get(&secret_path(ROLLED_OUT_SECRET)).unwrap();
+        let rolled_out = api.object(&secret_path(ROLLED_OUT_SECRET)).unwrap();
         assert_eq!(rolled_out["metadata"]["ownerReferences"], Value::Null);
-        let assigned = api.get(&node_path("a")).unwrap();
+        let assigned = api.object(&node_path("a")).unwrap();
         assert_eq!(assigned["spec"]["revision"], 2, "{name}");
     }
 }
@@ -709,17 +724,17 @@ async fn a_lower_history_limit_keeps_the_newest_despite_a_refusal() {
         );
     }
     let mut controller = controller(&api);
-    let mut config = api.get(CONFIG).unwrap();
+    let mut config = api.object(CONFIG).unwrap();
     config["spec"]["historyLimit"] = 1.into();
     config["metadata"]["generation"] = 2.into();
     config["metadata"]["resourceVersion"] = "9".into();
     api.put(CONFIG, &config);
-    let slot = |slot| api.get(&secret_path(&history_secret(slot)));
+    let slot = |slot| api.object(&secret_path(&history_secret(slot)));
     let revision = |found: Option<Value>| {
         found.map(|secret| secret["metadata"]["annotations"]["globalps.io/revision"].clone())
     };
-    let refusal = Refusal::Answer(403, "denied");
-    api.state().refused = Some((secret_path(&history_secret(0)), refusal));
+    let refusal = Fault::Answer(403, "denied");
+    api.fail(&secret_path(&history_secret(0)), refusal);
     list_all(
         &mut controller,
         &api,
@@ -727,7 +742,7 @@ async fn a_lower_history_limit_keeps_the_newest_despite_a_refusal() {
     );
     Box::pin(controller.reconcile()).await;
     assert!(slot(1).is_some(), "nothing is deleted before it is kept");
-    api.state().refused = None;
+    api.heal();
     let failures = &mut controller.refusals.failures;
     failures.age(SignedDuration::from_secs(40));
     Box::pin(controller.reconcile()).await;
@@ -749,7 +764,7 @@ async fn old_content_is_not_forgotten_before_its_last_copy_is_deleted() {
         api.put(CONFIG, &config);
         controller.cache.put_config(config);
         let kept = secret_path(&history_secret(0));
-        api.state().refused = Some((format!("DELETE {kept}"), refusal));
+        api.fail(&format!("DELETE {kept}"), refusal);
         let annotations = json!({"globalps.io/revision": "1"});
         let metadata =
             json!({"name": history_secret(0), "resourceVersion": "5", "annotations": annotations});
@@ -758,7 +773,7 @@ async fn old_content_is_not_forgotten_before_its_last_copy_is_deleted() {
             &json!({"metadata": metadata, "data": {DATA_KEY: ByteString(A.into())}}),
         );
         let forgotten = |api: &FakeApi| {
-            let config = api.get(CONFIG).unwrap();
+            let config = api.object(CONFIG).unwrap();
             let conditions = config["status"]["conditions"].as_array().unwrap().clone();
             let found = conditions.iter().find(|it| it["type"] == "OldForgotten");
             found.map(|it| it["reason"].as_str().unwrap().to_owned())
@@ -782,18 +797,18 @@ async fn old_content_is_not_forgotten_before_its_last_copy_is_deleted() {
             nodes.iter().all(|node| node.spec.revision == 2),
             "{refusal:?}"
         );
-        assert!(api.get(&kept).is_some());
+        assert!(api.object(&kept).is_some());
         assert_eq!(forgotten(&api).as_deref(), Some("Deleting"), "{refusal:?}");
         assert_eq!(asked(&api), 0, "{refusal:?}: not before");
         let [_, degraded, _] = messages(&api);
         assert!(degraded.contains(&title(&kept)), "{refusal:?}: {degraded}");
-        api.state().refused = None;
+        api.heal();
         for _ in 0..3 {
             Box::pin(controller.reconcile()).await;
             let failures = &mut controller.refusals.failures;
             failures.age(SignedDuration::from_secs(40));
         }
-        assert_eq!(api.get(&kept), None, "{refusal:?}");
+        assert_eq!(api.object(&kept), None, "{refusal:?}");
         assert_eq!(asked(&api), 4, "{refusal:?}");
         assert_eq!(
             forgotten(&api).as_deref(),
@@ -809,7 +824,7 @@ async fn a_syncer_in_a_change_keeps_the_providers_directories() {
     let api = FakeApi::default();
     let mut controller = controller(&api);
     let configure = |generation: i64, paths: Value| {
-        let mut config = api.get(CONFIG).unwrap();
+        let mut config = api.object(CONFIG).unwrap();
         config["spec"]["kubelet"]["credentialProvider"] = paths;
         config["metadata"]["generation"] = generation.into();
         config["metadata"]["resourceVersion"] = (100 + generation).to_string().into();
@@ -817,12 +832,12 @@ async fn a_syncer_in_a_change_keeps_the_providers_directories() {
     };
     let path = "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
     let has_paths = || {
-        let live = api.get(path).unwrap();
+        let live = api.object(path).unwrap();
         let live: DaemonSetView = serde_json::from_value(live).unwrap();
         LiveObject::from(live).provider.is_some()
     };
     let report = |phase: Phase| {
-        let mut object = api.get(&node_path("a")).unwrap();
+        let mut object = api.object(&node_path("a")).unwrap();
         let spec = object["spec"].clone();
         object["status"] = json!({
             "observedGeneration": object["metadata"]["generation"], "phase": phase,
@@ -893,7 +908,7 @@ async fn without_node_pull_secrets_only_nodes_wait() {
         let global = secret_path(GLOBAL_SECRET);
         let is_needless = |path: &String| *path == global || path.starts_with(&node_path(""));
         assert!(!written.iter().any(is_needless), "{written:?}");
-        assert!(api.get(daemon_set).is_some() && api.get(&global).is_some());
+        assert!(api.object(daemon_set).is_some() && api.object(&global).is_some());
     }
 }
 
@@ -905,7 +920,7 @@ async fn while_no_node_is_selected_the_syncers_stay_where_they_were() {
         let api = FakeApi::default();
         let mut controller = controller(&api);
         let configure = |generation: i64, selector: Value| {
-            let mut config = api.get(CONFIG).unwrap();
+            let mut config = api.object(CONFIG).unwrap();
             config["spec"]["nodeSelector"] = selector;
             config["metadata"]["generation"] = generation.into();
             config["metadata"]["resourceVersion"] = (100 + generation).to_string().into();
@@ -959,14 +974,14 @@ async fn while_no_node_is_selected_the_syncers_stay_where_they_were() {
             }
             Box::pin(controller.reconcile()).await;
             let terms = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
-            let live = api.get(path).unwrap();
+            let live = api.object(path).unwrap();
             let terms = live.pointer(terms).unwrap().to_string();
             for key in ["kubernetes.io/os", "typo", "pool"] {
                 let is_there = terms.contains(&format!("\"{key}\""));
                 assert_eq!(is_there, key == expected, "{case}, {generation}: {terms}");
             }
             let state: Secret =
-                serde_json::from_value(api.get(&secret_path(STATE_SECRET)).unwrap()).unwrap();
+                serde_json::from_value(api.object(&secret_path(STATE_SECRET)).unwrap()).unwrap();
             let last = State::of(&state).unwrap().configuration.unwrap().spec;
             assert!(
                 last.node_selector.contains_key(expected),
@@ -992,7 +1007,7 @@ async fn without_a_global_pull_secret_the_last_configuration_applies() {
     let config = api.state().objects.remove(CONFIG).unwrap();
     let config: GlobalPullSecret = serde_json::from_value(config).unwrap();
     let state = secret_path(STATE_SECRET);
-    let stored: Secret = serde_json::from_value(api.get(&state).unwrap()).unwrap();
+    let stored: Secret = serde_json::from_value(api.object(&state).unwrap()).unwrap();
     for event in [
         CacheEvent::Config(Update::Event(Event::Delete(config))),
         CacheEvent::State(Update::Event(Event::Delete(stored))),
@@ -1013,7 +1028,11 @@ async fn without_a_global_pull_secret_the_last_configuration_applies() {
         !written.iter().any(|it| it.starts_with(CONFIG)),
         "{written:?}"
     );
-    assert_eq!(api.get(CONFIG), None, "the defaults are not the last ones");
+    assert_eq!(
+        api.object(CONFIG),
+        None,
+        "the defaults are not the last ones"
+    );
 }
 
 /// Other clients set these fields of `global-pull-secret`, and own them.
@@ -1034,7 +1053,6 @@ fn set_by_others(controller: &mut Controller, api: &FakeApi, fields: &Value) {
     }
     object["metadata"]["resourceVersion"] = version.into();
     let secret: Secret = serde_json::from_value(object.clone()).unwrap();
-    state.others.insert(path, fields.clone());
     drop(state);
     let event = CacheEvent::Global(Update::Event(Event::Apply(secret)));
     controller.cache.handle(event, Instant::now());
@@ -1054,7 +1072,7 @@ fn is_without(stored: &Value, fields: &Value) -> bool {
 
 /// How often the object was written since the last call.
 fn writes(api: &FakeApi, path: &str) -> usize {
-    let all = std::mem::take(&mut api.state().patched);
+    let all = std::mem::take(&mut api.state().changes);
     all.iter().filter(|it| *it == path).count()
 }
 
@@ -1111,7 +1129,7 @@ async fn foreign_fields_in_the_state_are_removed_and_not_believed() {
         assert!(after.has_same_state(&before), "{case}: {after:?}");
         let [now, then] = [&after, &before].map(|it| it.content.as_ref().unwrap());
         assert!(now.means_the_same(then), "{case}");
-        assert!(is_without(&api.get(&path).unwrap(), &fields), "{case}");
+        assert!(is_without(&api.object(&path).unwrap(), &fields), "{case}");
 
         // A rotation.
         let event = CacheEvent::Additional(ObjectState::Present(additional(A, 99)));
@@ -1121,7 +1139,7 @@ async fn foreign_fields_in_the_state_are_removed_and_not_believed() {
         }
         let count = writes(&api, &path);
         assert!((1..=2).contains(&count), "{case}: {count} writes");
-        assert!(is_without(&api.get(&path).unwrap(), &fields), "{case}");
+        assert!(is_without(&api.object(&path).unwrap(), &fields), "{case}");
         let after = controller.cache.decoded_global().unwrap();
         assert_eq!(after.revision.number, 3, "{case}");
         assert_eq!(after.rolled_out, None, "{case}");
@@ -1145,7 +1163,7 @@ async fn the_content_for_new_nodes_is_written_again_as_it_was() {
         config.spec.rollout.paused = paused;
         controller.cache.put_config(config);
         Box::pin(controller.reconcile()).await;
-        let before = api.get(&path).unwrap();
+        let before = api.object(&path).unwrap();
         controller.cache.take_out_of_band_changes();
         let event = if let Some(edit) = &edit {
             let mut state = api.state();
@@ -1171,7 +1189,7 @@ async fn the_content_for_new_nodes_is_written_again_as_it_was() {
         let kept = snapshot.recorded.rolled_out_revision;
         assert_eq!(kept, Some(revision_of_test(1)), "{case}");
         Box::pin(controller.reconcile()).await;
-        let after = api.get(&path).unwrap();
+        let after = api.object(&path).unwrap();
         for of in ["/data", "/metadata/annotations"] {
             assert_eq!(after.pointer(of), before.pointer(of), "{case}");
         }
@@ -1195,7 +1213,7 @@ async fn a_new_leader_does_not_believe_an_edited_secret() {
         let api = FakeApi::default();
         let mut controller = controller(&api);
         Box::pin(controller.reconcile()).await;
-        let rolled_out = api.get(&secret_path(ROLLED_OUT_SECRET));
+        let rolled_out = api.object(&secret_path(ROLLED_OUT_SECRET));
         assert!(rolled_out.is_some());
         set_by_others(&mut controller, &api, &edit);
         let mut controller = begun(&api);
@@ -1215,9 +1233,9 @@ async fn a_new_leader_does_not_believe_an_edited_secret() {
         assert_eq!(after.last_additional, Some(data(B)), "{edit}");
         let content = after.content.unwrap().config.render();
         assert!(content.windows(3).any(|it| it == b"\"b\""), "{edit}");
-        let kept = api.get(&secret_path(ROLLED_OUT_SECRET));
+        let kept = api.object(&secret_path(ROLLED_OUT_SECRET));
         assert_eq!(kept, rolled_out, "{edit}: never what was edited");
-        assert!(is_without(&api.get(&path).unwrap(), &edit), "{edit}");
+        assert!(is_without(&api.object(&path).unwrap(), &edit), "{edit}");
     }
 }
 
@@ -1230,7 +1248,7 @@ async fn a_client_that_changes_each_write_of_the_state_is_named() {
     writes(&api, &path);
     let fields = json!({"metadata": {"annotations": {DELIVERY_ANNOTATION: "x"}}});
     set_by_others(&mut controller, &api, &fields);
-    api.state().others_insist = true;
+    api.state().insisted.insert(path.clone(), fields);
     for _ in 0..5 {
         Box::pin(controller.reconcile()).await;
         assert!(!controller.wrote);
@@ -1276,7 +1294,7 @@ async fn a_syncers_object_in_deletion_is_created_again() {
             assert!(controller.cache.handle(applied, Instant::now()), "{case}");
             Box::pin(controller.reconcile()).await;
             let is_deleted = |api: &FakeApi| {
-                let object = api.get(&path).unwrap();
+                let object = api.object(&path).unwrap();
                 !object["metadata"]["deletionTimestamp"].is_null()
             };
             assert_eq!(is_deleted(&api), is_kept, "{case}");
@@ -1382,7 +1400,7 @@ async fn a_cleanup_ends_despite_a_finalizer_and_restores_nothing() {
         let finalizers = json!(["x.io/y"]);
         api.state().objects.get_mut(&path).unwrap()["metadata"]["finalizers"] = finalizers;
         let is_deleted = || {
-            let object = api.get(&path).unwrap();
+            let object = api.object(&path).unwrap();
             !object["metadata"]["deletionTimestamp"].is_null()
         };
         lose_the_secret(&mut controller);
@@ -1395,7 +1413,7 @@ async fn a_cleanup_ends_despite_a_finalizer_and_restores_nothing() {
         }
         assert!(is_deleted(), "{path}: {:#?}", api.state().objects);
         // The last one with credentials goes as well.
-        let is_left = api.get(&secret_path(GLOBAL_SECRET)).is_some();
+        let is_left = api.object(&secret_path(GLOBAL_SECRET)).is_some();
         assert_eq!(is_left, path == secret_path(GLOBAL_SECRET), "{path}");
         for is_new_leader in [false, true] {
             let case = format!("{path}: {is_new_leader}");
@@ -1424,8 +1442,8 @@ async fn a_cleanup_ends_despite_a_finalizer_and_restores_nothing() {
 async fn a_cleanup_ends_though_the_state_can_only_be_deleted() {
     let api = FakeApi::default();
     let mut controller = without_soak(&api).await;
-    let refusal = Refusal::Answer(500, "failed calling webhook \"gate.example.com\"");
-    api.state().refused = Some((secret_path(GLOBAL_SECRET), refusal));
+    let refusal = Fault::Answer(500, "failed calling webhook \"gate.example.com\"");
+    api.fail(&secret_path(GLOBAL_SECRET), refusal);
     lose_the_secret(&mut controller);
     for _ in 0..30 {
         Box::pin(controller.reconcile()).await;
@@ -1459,8 +1477,7 @@ async fn an_unreadable_openshift_original_costs_nothing_else() {
         };
         let event = CacheEvent::Node(Update::Event(Event::Apply(Box::new(node))));
         controller.cache.handle(event, Instant::now());
-        let below = "/api/v1/namespaces/openshift-config/secrets".to_owned();
-        api.state().unreadable = Some((below, code));
+        hide_originals(&api, code);
         Box::pin(controller.reconcile()).await;
         let event = loop {
             let event = controller.watches.next().await.unwrap();
@@ -1479,7 +1496,7 @@ async fn an_unreadable_openshift_original_costs_nothing_else() {
         assert_eq!(after.last_original, Some(data(A)), "{code}");
         let registries = after.content.unwrap().config.render();
         assert!(registries.windows(3).any(|it| it == b"\"a\""), "{code}");
-        let status = api.get(CONFIG).unwrap()["status"]["conditions"].to_string();
+        let status = api.object(CONFIG).unwrap()["status"]["conditions"].to_string();
         assert!(
             status.contains("openshift-config/pull-secret"),
             "{code}: {status}"
@@ -1518,15 +1535,14 @@ async fn an_original_no_longer_named_is_not_openshifts() {
     };
     let event = CacheEvent::Node(Update::Event(Event::Apply(Box::new(node))));
     controller.cache.handle(event, Instant::now());
-    let below = "/api/v1/namespaces/openshift-config/secrets".to_owned();
-    api.state().unreadable = Some((below, 403));
+    hide_originals(&api, 403);
     for _ in 0..2 {
         Box::pin(controller.reconcile()).await;
         let after = controller.cache.decoded_global().unwrap();
         assert_eq!(after.last_original, None);
         let registries = after.content.unwrap().config.render();
         assert!(!registries.windows(3).any(|it| it == b"\"a\""));
-        let status = api.get(CONFIG).unwrap()["status"]["conditions"].to_string();
+        let status = api.object(CONFIG).unwrap()["status"]["conditions"].to_string();
         assert!(!status.contains("openshift-config"), "{status}");
         tokio::time::advance(Duration::from_mins(10)).await;
     }

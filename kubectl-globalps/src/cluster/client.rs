@@ -330,11 +330,9 @@ pub(crate) mod tests {
     use super::*;
     use crate::cli::Cli;
     use clap::Parser as _;
-    use hyper::{Method, Request, Response};
-    use kube::client::Body;
-    use serde_json::{Value, json};
+    use globalps_fake_api::{FakeApi, failure};
+    use serde_json::Value;
     use std::time::Duration;
-    use tower::{BoxError, service_fn};
 
     /// A cluster whose API server gives these answers to reads of a path, and takes every write; all else is not there.
     pub(crate) fn mocked<'a>(answers: &[(&str, u16, Value)], printer: &'a Printer) -> Cluster<'a> {
@@ -342,25 +340,19 @@ pub(crate) mod tests {
             .iter()
             .map(|(path, code, body)| ((*path).to_owned(), *code, body.clone()))
             .collect();
-        let service = service_fn(move |request: Request<Body>| {
-            let path = request.uri().path();
-            let found = answers.iter().find(|(known, ..)| known == path).cloned();
-            let (_, code, mut body) = found.unwrap_or((String::new(), 404, Value::Null));
-            if code != 200 {
-                let reason = if code == 404 { "NotFound" } else { "" };
-                body =
-                    json!({"status": "Failure", "message": "no", "reason": reason, "code": code});
+        let api = FakeApi::default().with_rule(move |request, _| {
+            if !request.is_read() {
+                return Some((200, request.body.clone()));
             }
-            async move {
-                if request.method() != Method::GET {
-                    return Ok(Response::new(request.into_body()));
-                }
-                let response = Response::builder().status(code);
-                Ok::<_, BoxError>(response.body(Body::from(body.to_string().into_bytes()))?)
-            }
+            let found = answers.iter().find(|(known, ..)| *known == request.path);
+            Some(match found {
+                Some((_, 200, body)) => (200, body.clone()),
+                Some((_, code, _)) if *code != 404 => failure(*code, "", "no"),
+                _ => failure(404, "NotFound", "no"),
+            })
         });
         Cluster {
-            client: Client::new(service, "default"),
+            client: api.client(),
             clock: Arc::default(),
             namespace: "clusters".to_owned(),
             own_namespace: "default".to_owned(),

@@ -62,6 +62,8 @@ pub(super) fn timed(client: Client, namespace: &str, clock: &Arc<ServerClock>) -
 
 #[cfg(test)]
 mod tests {
+    use globalps_fake_api::FakeApi;
+
     use super::*;
 
     #[tokio::test]
@@ -72,17 +74,13 @@ mod tests {
             (Some(2), 0),
             (None, 0),
         ] {
-            let service = service_fn(move |_: Request<Body>| async move {
-                let mut response = Response::new(Body::empty());
-                if let Some(ahead) = ahead {
-                    let there = Timestamp::now() - SignedDuration::from_secs(ahead);
-                    let date = there.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
-                    response.headers_mut().insert(DATE, date.parse()?);
-                }
-                Ok::<_, BoxError>(response)
-            });
+            let api = FakeApi::default();
+            let api = match ahead {
+                Some(ahead) => api.with_clock_behind(ahead),
+                None => api,
+            };
             let clock = Arc::new(ServerClock::default());
-            let client = timed(Client::new(service, "default"), "default", &clock);
+            let client = timed(api.client(), "default", &clock);
             let answer = client.send(Request::new(Body::empty())).await;
             assert!(answer.is_ok(), "{ahead:?}");
             let here = Timestamp::now();

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-use super::fake_api::{FakeApi, path};
+use super::fake_api::{CommandLine as _, FakeApi, path};
 use super::fake_objects::{config, deployment, kept, secret};
 use super::fake_registry::{archives, registry};
 use crate::view::fleet::tests::{fleet, object};

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use super::fake_objects::{config, deployment, kept, secret};
 use crate::commands::examples::sample;
-use crate::commands::fake_api::{FakeApi, Objects, Right, path, run};
+use crate::commands::fake_api::{CommandLine as _, FakeApi, Objects, Right, path, run};
 use crate::error::{Exit, Failure, Result};
 use crate::view::check::{Permission, Place, permissions_of_commands};
 
@@ -511,6 +511,7 @@ fn act(objects: &mut Objects) {
     }
     let config = objects.get_mut(&path("globalpullsecrets", names::GLOBAL_SECRET));
     let config = config.expect("a GlobalPullSecret");
+    config["status"]["observedGeneration"] = config["metadata"]["generation"].clone();
     config["status"]["observedAdditional"] = json!(version.unwrap_or(json!("")));
     config["status"]["conditions"] =
         gps("", &json!({}), &[("Ready", "True", "Synced")])["status"]["conditions"].clone();

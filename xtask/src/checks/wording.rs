@@ -16,6 +16,7 @@ const CLEAN: &[&str] = &[
     "controller/src",
     "crates/core/src",
     "crates/dockerconfig",
+    "crates/fake-api/src",
     "crates/manifests/src",
     "crates/planner/src",
     "crates/provider/src",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::unfinished::rolling_out;
 use super::{AUTH, deployment, gps, in_force, kept, node, refused, secret};
 use crate::commands::examples::sample;
-use crate::commands::fake_api::{FakeApi, Fault, path};
+use crate::commands::fake_api::{CommandLine as _, FakeApi, Fault, path};
 use crate::error::Exit;
 
 const INVALID: &str = "!!!";

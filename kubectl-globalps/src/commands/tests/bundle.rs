@@ -13,7 +13,7 @@ use globalps_core::names;
 use serde_json::{Value, json};
 
 use super::super::bundle::run_within;
-use super::super::fake_api::{FakeApi, Fault, path};
+use super::super::fake_api::{CommandLine as _, FakeApi, Fault, path};
 use super::super::runtime::block_on;
 use super::{config, deployment, gps, in_force, kept, node, refused, right, secret};
 use crate::cli::{Cli, Command, Span};

@@ -3,7 +3,7 @@
 use globalps_core::names;
 use serde_json::{Value, json};
 
-use super::super::fake_api::{FakeApi, Right, path};
+use super::super::fake_api::{CommandLine as _, FakeApi, Right, path};
 use super::{deployment, refused, rolled_out};
 use crate::error::Exit;
 

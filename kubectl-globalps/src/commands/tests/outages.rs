@@ -14,7 +14,7 @@ use super::{AUTH, act, refused, rolled_out, secret};
 use crate::cli::Cli;
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{Facts, Lost, NodeFacts, Signal};
-use crate::commands::fake_api::{FakeApi, Fault, Objects, path, run};
+use crate::commands::fake_api::{CommandLine as _, FakeApi, Fault, Objects, failure, path, run};
 use crate::commands::runtime::block_on;
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
@@ -65,8 +65,20 @@ fn a_login_that_expires_in_a_wait_is_renewed_or_named_soon() {
             Some(token) => fs::write(&file, credential(token)),
             None => fs::remove_file(&file),
         };
-        let api = rolled_out().with_controller(act);
-        let api = api.with_tokens("one", "two", move || renew().expect("a new credential"));
+        let mut token = "Bearer one";
+        let api = rolled_out()
+            .with_controller(act)
+            .with_rule(move |request, _| {
+                let given = request.headers.get("authorization");
+                if given.is_none_or(|given| given != token) {
+                    return Some(failure(401, "Unauthorized", "Unauthorized"));
+                }
+                if request.is_watch() && token == "Bearer one" {
+                    token = "Bearer two";
+                    renew().expect("a new credential");
+                }
+                None
+            });
         let start = Instant::now();
         let ran = with_program(&api, directory.path(), line);
         match expected {

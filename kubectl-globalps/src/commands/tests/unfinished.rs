@@ -4,7 +4,7 @@ use globalps_core::names;
 use serde_json::{Value, json};
 
 use super::{AUTH, OTHER_AUTH, gps, in_force, kept, refused, secret};
-use crate::commands::fake_api::{FakeApi, path};
+use crate::commands::fake_api::{CommandLine as _, FakeApi, path};
 use crate::error::Exit;
 use crate::view::status::ANOTHER_CHANGED;
 
