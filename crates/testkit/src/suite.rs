@@ -20,7 +20,7 @@ const POLL: Duration = Duration::from_millis(100);
 /// A program is busiest when it starts its cluster, so the next one waits this long before it uses idle processors.
 const PERIOD: Duration = Duration::from_secs(8);
 /// Share of the processors' time that must be idle for that.
-const IDLE: f64 = 0.25;
+const IDLE: f64 = 0.15;
 /// Clusters at the same time. Two numbers remain for clusters that are started by hand.
 const CLUSTERS: u32 = INSTANCES as u32 - 2;
 

@@ -11,8 +11,8 @@ pub struct Args {
     /// Load that runs at the same time: a cluster counts one for its control plane and one for each node
     #[arg(long, default_value_t = 9)]
     capacity: u32,
-    /// The same while a quarter of the processors' time is idle
-    #[arg(long, default_value_t = 22)]
+    /// The same while 15 % of the processors' time is idle
+    #[arg(long, default_value_t = 26)]
     idle_capacity: u32,
     /// Kill a test program after this many minutes
     #[arg(long, default_value_t = 20)]
