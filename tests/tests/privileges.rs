@@ -274,7 +274,8 @@ fn shows(cluster: &Cluster, product: &Product, node: &Node, row: &Without, revis
 
 fn the_container_has_no_capability_and_sees_mounts_go(cluster: &Cluster, node: &Node) {
     let shell = |script: &str| node.exec(&["sh", "-c", script]).unwrap().ok().unwrap();
-    let status = shell("cat /proc/$(pgrep -x -n globalps-syncer)/status");
+    // The oldest process is the syncer; a readiness probe is a younger one of the same name, for a moment.
+    let status = shell("cat /proc/$(pgrep -x -o globalps-syncer)/status");
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         let line = status.lines().find(|line| line.starts_with(set)).unwrap();
         assert_eq!(
@@ -294,7 +295,7 @@ fn the_container_has_no_capability_and_sees_mounts_go(cluster: &Cluster, node: &
     wait("a ready syncer", POLL, || {
         Ok(is_ready(cluster)?.then_some(()))
     });
-    let seen = "grep -c /mounted /proc/$(pgrep -x -n globalps-syncer)/mountinfo || true";
+    let seen = "grep -c /mounted /proc/$(pgrep -x -o globalps-syncer)/mountinfo || true";
     assert_eq!(shell(seen).trim(), "1");
     shell("umount /var/lib/kubelet/mounted && rmdir /var/lib/kubelet/mounted");
     assert_eq!(shell(seen).trim(), "0");

@@ -37,8 +37,7 @@ const RESYNC: Duration = Duration::from_mins(10);
 const WRITE_RETRY: Duration = Duration::from_secs(10);
 /// Interval of checks whether an installed controller runs.
 const INSTALLING: Duration = Duration::from_secs(2);
-/// An installation that does not run after this time has failed: before the deadline of the assignment, which would only give the cluster's
-/// turn to the next one.
+/// An installation that does not run by then has failed: before the assignment's deadline, which only gives the turn to another cluster.
 const INSTALL_FAILS: Duration = Duration::from_mins(5);
 
 pub(super) struct Session {

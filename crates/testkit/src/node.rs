@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -14,7 +15,7 @@ use crate::kubernetes::bin_dir;
 use crate::layout::Layout;
 use crate::node_files::{self, BIN, EMPTIED, KUBEADM_FLAGS};
 use crate::pki::{Authority, write_private};
-use crate::process::{kill, marked, parent, pids, spawn, tail};
+use crate::process::{kill, marked, parent, pids, spawn, started, tail};
 use crate::runtime::Runtime;
 use crate::state::NodeState;
 use crate::wait::{DEADLINE, until};
@@ -25,6 +26,8 @@ use crate::{cgroup, mounts, net, objects};
 pub struct Node {
     layout: Layout,
     state: NodeState,
+    /// The init that was found last, with its start time and parent. Finding it reads the environment of every process.
+    found: Arc<Mutex<Option<(u32, u64, u32)>>>,
 }
 
 /// Output of a command on a node.
@@ -54,6 +57,7 @@ impl Node {
         Self {
             layout: layout.clone(),
             state,
+            found: Arc::default(),
         }
     }
 
@@ -322,6 +326,19 @@ impl Node {
 
     /// The node's init.
     fn leader(&self) -> Result<Option<u32>> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((pid, start, machine)) = *found
+            && parent(pid) == Some(machine)
+            && started(pid) == Some(start)
+        {
+            return Ok(Some(pid));
+        }
+        let leader = self.find_leader()?;
+        *found = leader.and_then(|pid| Some((pid, started(pid)?, parent(pid)?)));
+        Ok(leader)
+    }
+
+    fn find_leader(&self) -> Result<Option<u32>> {
         let Some(machine) = self.machine()? else {
             return Ok(None);
         };
