@@ -63,7 +63,8 @@ impl<'a> Capi<'a> {
             .arg("--diagnostics-address=0")
             // The custom resources are new, so there is nothing to migrate.
             .arg("--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields");
-        spawn(layout, MANAGER, &mut command)
+        spawn(layout, MANAGER, &mut command)?;
+        Ok(())
     }
 
     /// Registers a cluster with this name and these labels, and returns when the manager is connected to it. Creates

@@ -104,7 +104,8 @@ fn start_etcd(layout: &Layout) -> Result<()> {
         ])
         .args(["--initial-cluster", &format!("default={peer}")])
         .args(["--unsafe-no-fsync", "--log-level", "warn"]);
-    spawn(layout, "etcd", &mut etcd)
+    spawn(layout, "etcd", &mut etcd)?;
+    Ok(())
 }
 
 /// Kills the API server, and starts a new one on the same etcd after `pause`.
@@ -191,7 +192,8 @@ fn start_api_server(layout: &Layout) -> Result<()> {
             "--audit-log-path={}",
             layout.log("audit").display()
         ));
-    spawn(layout, "kube-apiserver", &mut server)
+    spawn(layout, "kube-apiserver", &mut server)?;
+    Ok(())
 }
 
 const ADMISSION: &str = "admission.json";

@@ -54,8 +54,8 @@ fn line(command: &Command) -> String {
     format!("`{}`", words.join(" "))
 }
 
-/// Starts a process that outlives this one. Its output goes into the component's log.
-pub(crate) fn spawn(layout: &Layout, component: &str, command: &mut Command) -> Result<()> {
+/// Starts a process that outlives this one, and returns its id. Its output goes into the component's log.
+pub(crate) fn spawn(layout: &Layout, component: &str, command: &mut Command) -> Result<u32> {
     let log = File::options()
         .create(true)
         .append(true)
@@ -81,7 +81,7 @@ pub(crate) fn spawn(layout: &Layout, component: &str, command: &mut Command) -> 
         Duration::from_millis(1),
         || {
             let readable = fs::read(format!("/proc/{pid}/environ")).is_ok_and(|e| !e.is_empty());
-            Ok((readable || parent(pid).is_none()).then_some(()))
+            Ok((readable || parent(pid).is_none()).then_some(pid))
         },
     )
 }

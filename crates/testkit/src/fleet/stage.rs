@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET, ROLLED_OUT_SECRET};
 use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::objects::client;
 use crate::pki::{Authority, write_private};
-use crate::process::{kill, marked, spawn};
+use crate::process::{kill, marked, parent, spawn};
 use crate::product::{NAMESPACE, pull_secret};
 use crate::programs::shipped;
 use crate::{Cluster, DEADLINE, until};
@@ -161,9 +161,10 @@ impl Stage {
         }
         let mut command = Command::new(shipped(name)?);
         command.args(args).env("KUBECONFIG", &file);
-        spawn(layout, component, &mut command)?;
-        let pid = self.running(component)?;
-        pid.with_context(|| format!("{name} exited immediately"))
+        // Not by name: one that was killed a moment ago may still be there.
+        let pid = spawn(layout, component, &mut command)?;
+        ensure!(parent(pid).is_some(), "{name} exited immediately");
+        Ok(pid)
     }
 
     pub(super) fn running(&self, component: &str) -> Result<Option<u32>> {
