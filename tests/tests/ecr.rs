@@ -194,16 +194,10 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
         "the switch back"
     );
     wait("the syncer to run without these directories", POLL, || {
-        let script = "{.spec.template.spec.volumes[*].hostPath.path}";
-        let args = [
-            "get",
-            "daemonset",
-            "global-pull-secret-syncer",
-            "-n",
-            NAMESPACE,
-            "-o",
-        ];
-        let volumes = cluster.kubectl(&[&args[..], &[&format!("jsonpath={script}")]].concat())?;
+        let volumes = "jsonpath={.spec.template.spec.volumes[*].hostPath.path}";
+        let volumes = cluster.kubectl_line(&format!(
+            "get daemonset global-pull-secret-syncer -n {NAMESPACE} -o {volumes}"
+        ))?;
         Ok((!volumes.contains("/etc/eks")).then_some(()))
     });
     pulls_from_ecr("after");

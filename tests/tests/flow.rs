@@ -407,34 +407,17 @@ fn own_file(node: &Node, content: &str, mode: u32) {
 
 /// The checks that users of the reference implementation make.
 fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
-    let ready = until(
-        "every pod of the DaemonSet is ready",
-        DEADLINE,
-        Duration::from_millis(200),
-        || {
-            let line = cluster.kubectl(&[
-                "get",
-                "daemonset",
-                "global-pull-secret-syncer",
-                "-n",
-                NAMESPACE,
-                "-o",
-                "jsonpath={.status.numberReady}",
-            ])?;
-            Ok((line == nodes.len().to_string()).then_some(line))
-        },
-    );
-    ready.unwrap();
-    let type_ = cluster.kubectl(&[
-        "get",
-        "secret",
-        "global-pull-secret",
-        "-n",
-        NAMESPACE,
-        "-o",
-        "jsonpath={.type}",
-    ]);
-    assert_eq!(type_.unwrap(), "kubernetes.io/dockerconfigjson");
+    let poll = Duration::from_millis(200);
+    wait("every pod of the DaemonSet is ready", poll, || {
+        let ready = cluster.kubectl_line(&format!(
+            "get daemonset global-pull-secret-syncer -n {NAMESPACE} -o jsonpath={{.status.numberReady}}"
+        ))?;
+        Ok((ready == nodes.len().to_string()).then_some(()))
+    });
+    let type_ = cluster.types(&format!(
+        "get secret global-pull-secret -n {NAMESPACE} -o jsonpath={{.type}}"
+    ));
+    assert_eq!(type_, "kubernetes.io/dockerconfigjson");
     let pods = cluster.types(&format!(
         "get pods -n {NAMESPACE} -l name=global-pull-secret-syncer --no-headers"
     ));

@@ -5,7 +5,7 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, docker_config, scale_controllers};
 use globalps_core::checksum::add_checksum;
 use globalps_testkit::product::{NAMESPACE, Product, merge, reconfigure};
 use globalps_testkit::{Cluster, Node, wait};
@@ -105,11 +105,7 @@ fn without_any_one_of_the_syncers_rights_something_fails() {
     product.wait_synced().unwrap();
     without_restarts_there_is_no_bus(&cluster, &product, node);
     // From here on the test assigns revisions, and no controller reverts its changes.
-    cluster.types("scale deployment/globalps-controller -n globalps-system --replicas=0");
-    wait("no controller", POLL, || {
-        let pods = cluster.kubectl(&["get", "pods", "-n", "globalps-system", "-o", "name"])?;
-        Ok(pods.trim().is_empty().then_some(()))
-    });
+    scale_controllers(&cluster, 0);
     the_container_has_no_capability_and_sees_mounts_go(&cluster, node);
 
     let mut revision = 2;

@@ -1,15 +1,21 @@
 //! globalps on a test cluster, installed as a user installs it, and helpers for tests of it.
 
+mod objects;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+pub(crate) use objects::condition;
+pub use objects::{CONFIG, configuration, is_about_its_spec, merge, pull_secret, reconfigure};
 use serde_json::{Value, json};
 
 use crate::programs::release_path;
+pub use crate::run::{Ran, run};
 use crate::secrecy::{self, Search};
+pub use crate::wait::DEADLINE;
 use crate::{Access, Cluster, Node, kubernetes, until};
 
 /// Namespace of globalps.
@@ -21,8 +27,6 @@ const POLL: Duration = Duration::from_millis(100);
 const JOURNAL: Duration = Duration::from_secs(3);
 /// Length of an `InvocationID`.
 const INVOCATION: usize = 32;
-pub use crate::run::{Ran, run};
-pub use crate::wait::DEADLINE;
 
 /// globalps on a cluster.
 pub struct Product<'a> {
@@ -382,56 +386,4 @@ impl<'a> Product<'a> {
     pub fn assert_never_shown(&self, secrets: &[&str]) -> Result<()> {
         Search::for_some(secrets).cluster(self.cluster)
     }
-}
-
-/// A pull secret with this content.
-pub fn pull_secret(namespace: &str, name: &str, content: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": name, "namespace": namespace},
-        "stringData": {".dockerconfigjson": content},
-    })
-}
-
-/// A `GlobalPullSecret` with this spec.
-pub fn configuration(spec: &Value) -> Value {
-    json!({
-        "apiVersion": "globalps.io/v1alpha1", "kind": "GlobalPullSecret",
-        "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE}, "spec": spec,
-    })
-}
-
-/// The `GlobalPullSecret`, as kubectl names it.
-pub const CONFIG: &str = "globalpullsecret/global-pull-secret";
-
-/// True if the object's status describes its current spec.
-pub fn is_about_its_spec(object: &Value) -> bool {
-    object["status"]["observedGeneration"] == object["metadata"]["generation"]
-}
-
-/// Status, reason and message of a condition; empty if there is none.
-pub(crate) fn condition(status: &Value, type_: &str) -> (String, String, String) {
-    let all = status["conditions"].as_array().into_iter().flatten();
-    let found = all.into_iter().find(|condition| condition["type"] == type_);
-    let text = |name: &str| {
-        let value = found.and_then(|found| found[name].as_str());
-        value.unwrap_or_default().to_owned()
-    };
-    (text("status"), text("reason"), text("message"))
-}
-
-/// Runs `kubectl patch --type=merge` in the namespace of globalps. Waits for the object: the controller creates the default
-/// configuration soon after the first pull secret.
-pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
-    until(what, DEADLINE, POLL, || {
-        match cluster.patch(NAMESPACE, what, patch) {
-            Err(error) if format!("{error:#}").contains("(NotFound)") => Ok(None),
-            result => result.map(Some),
-        }
-    })
-}
-
-/// Changes these fields of the configuration's spec.
-pub fn reconfigure(cluster: &Cluster, spec: &Value) -> Result<()> {
-    merge(cluster, CONFIG, &json!({"spec": spec}))
 }
