@@ -4,14 +4,39 @@ use std::time::Duration;
 
 use globalps_manifests::Install;
 use globalps_testkit::{Cluster, wait};
+use serde_json::json;
 
 pub const SYSTEM: &str = "globalps-system";
 const POLL: Duration = Duration::from_millis(100);
 
-/// Installs globalps from its own manifests, with an image that can't run.
+/// Installs globalps from its own manifests, with an image that can't run; returns when its policies are in force.
 pub fn install(cluster: &Cluster, syncer_image: &str) {
     let install = Install::of_images("registry.example.com/globalps-controller:2", syncer_image);
     cluster.apply_all(&install.objects()).unwrap();
+    policies_in_force(cluster);
+}
+
+/// The API server compiles all new policies together, once a second: when the newest one refuses, so do those before it.
+fn policies_in_force(cluster: &Cluster) {
+    let api = "admissionregistration.k8s.io/v1";
+    let name = "newest";
+    let rule = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"], "resourceNames": [name],
+    });
+    let policy = json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": {
+        "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}],
+    }});
+    let binding = json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": {
+        "policyName": name, "validationActions": ["Deny"],
+    }});
+    cluster.apply_all(&[policy, binding]).unwrap();
+    wait("the policies to be in force", POLL, || {
+        let created = cluster.kubectl(&["create", "configmap", name, "--dry-run=server"]);
+        let refused = created
+            .err()
+            .filter(|error| format!("{error:#}").contains("ValidatingAdmissionPolicy 'newest'"));
+        Ok(refused.map(drop))
+    });
 }
 
 /// Names of the controller's pods, which no node runs.
