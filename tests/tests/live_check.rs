@@ -457,17 +457,13 @@ fn who_is_not_there_or_says_nothing_is_not_waited_for() {
         &format!("allow more time with `--check-timeout`; {SKIP}"),
     );
     assert!(
-        start.elapsed() < Duration::from_secs(5),
+        start.elapsed() < Duration::from_secs(15),
         "{:?}",
         start.elapsed()
     );
 
-    // A port that was free a moment ago: no server listens there.
-    let free = TcpListener::bind(("127.0.0.1", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let address = free.to_string();
+    // No server listens there.
+    let address = "127.0.0.1:1".to_owned();
     desk.add(&address, &[], &[]).refuses(
         &[(&address, "R")],
         "`R` could not be checked: `R` refuses connections",
@@ -549,11 +545,7 @@ fn proxies_are_used_as_the_environment_says() {
         );
 
     // The proxy can't reach the registry, or is itself down.
-    let free = TcpListener::bind(("127.0.0.1", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .to_string();
+    let free = "127.0.0.1:1".to_owned();
     let proxy = Server::proxy(None).unwrap();
     let url = format!("http://{}", proxy.address());
     let names = [(free.as_str(), "R"), (url.as_str(), "P")];

@@ -15,7 +15,8 @@ use common::objects::{
 };
 use common::{cluster, docker_config, roll_out, write};
 use globalps_testkit::product::{
-    CONFIG, DEADLINE, NAMESPACE, Product, configuration, pull_secret, reconfigure,
+    CONFIG, DEADLINE, NAMESPACE, Product, configuration, is_about_its_spec, pull_secret,
+    reconfigure,
 };
 use globalps_testkit::{Access, Cluster, kubernetes, until, wait};
 use serde_json::{Value, json};
@@ -384,6 +385,9 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
 
     // Paused: no content changes, and a new namespace gets the content of the others.
     reconfigure(&cluster, &json!({"rollout": {"paused": true}})).unwrap();
+    wait("the pause to be known", POLL, || {
+        Ok(is_about_its_spec(&product.get(CONFIG)?).then_some(()))
+    });
     write(&product, &[("new.io", "u:3")]);
     wait_reason(&product, "RollingOut");
     apply(&cluster, &[namespace("late")]);

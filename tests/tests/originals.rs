@@ -76,8 +76,7 @@ fn original_and_additional_secret_never_delay_each_other() {
         node,
         &[("good.example.com", "o:good"), ("r.example.com", "a:two")],
     );
-    let (_, reason, message) = product.wait_condition("OriginalValid", "False").unwrap();
-    assert_eq!(reason, "BadEntries");
+    let message = product.wait_reason("OriginalValid", "BadEntries").unwrap();
     assert!(message.contains("`bad.example.com`"), "{message}");
 
     // The user can reverse the order of precedence.

@@ -187,7 +187,9 @@ fn another_one_leads(cluster: &Cluster) {
         let jsonpath = "-o=jsonpath={.spec.holderIdentity}";
         cluster.kubectl(&["get", "lease/globalps-controller", "-n", SYSTEM, jsonpath])
     };
-    let before = holder().unwrap();
+    let before = wait("a leader", POLL, || {
+        Ok(Some(holder()?).filter(|holder| holder.contains('_')))
+    });
     let pod = before.split_once('_').unwrap().0;
     cluster
         .kubectl(&["delete", "pod", pod, "-n", SYSTEM, "--wait=false"])
@@ -289,21 +291,15 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
 
 /// The agent's pod on the node that is not terminating; empty: none.
 fn pod_of(cluster: &Cluster, agent: &str, node: &Node) -> String {
-    let field = format!("spec.nodeName={}", node.name());
-    let label = format!("name={agent}");
-    let jsonpath = "-o=jsonpath={.items[0].metadata.name}";
-    let args = [
-        "get",
-        "pods",
-        "-n",
-        NAMESPACE,
-        "-l",
-        &label,
-        "--field-selector",
-        &field,
-        jsonpath,
-    ];
-    cluster.kubectl(&args).unwrap_or_default()
+    let pods = cluster.get(NAMESPACE, "pods").unwrap();
+    let mut pods = pods["items"].as_array().into_iter().flatten();
+    let found = pods.find(|pod| {
+        pod["metadata"]["labels"]["name"] == agent
+            && pod["metadata"]["deletionTimestamp"].is_null()
+            && pod["spec"]["nodeName"] == node.name()
+    });
+    let name = found.and_then(|pod| pod["metadata"]["name"].as_str());
+    name.unwrap_or_default().to_owned()
 }
 
 /// A token of the agent's account, bound to this pod; empty: unbound.
@@ -340,9 +336,23 @@ fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
     // Accounts whose rights were deleted with everything else, until the rights exist again and the authorizer knows
     // them.
     let mut away: BTreeMap<&str, Option<Timestamp>> = BTreeMap::new();
+    let mut granted = None;
     // The first of the two tests of a token makes a syncer's request, too.
     let calls = Calls::read(&cluster.audit_log(), &users, |event| {
         rights_come_and_go(event, &mut away);
+        let target = &event["objectRef"];
+        let [kind, name] = ["resource", "name"].map(|it| target[it].as_str().unwrap_or_default());
+        if kind.ends_with("rolebindings")
+            && name.starts_with("globalps")
+            && event["verb"] == "patch"
+        {
+            granted = Some(time(event));
+        }
+        // The controller may use a new right before the authorizer knows it.
+        let is_new = granted.is_some_and(|at| time(event) <= at + KNOWN_AFTER);
+        if is_new && event["responseStatus"]["code"] == 403 {
+            return false;
+        }
         let user = event["user"]["username"].as_str().unwrap_or_default();
         away.get(user)
             .is_none_or(|back| back.is_some_and(|back| time(event) > back + KNOWN_AFTER))

@@ -7,10 +7,9 @@ use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use common::{base64, cluster, decode, docker_config, roll_out};
+use common::{base64, cluster, decode, docker_config, roll_out, wait_refused};
 use flate2::read::GzDecoder;
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, Product, Ran};
 use globalps_testkit::secrecy::Search;
@@ -341,8 +340,16 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     }
     assert!(!table.contains('\u{1b}'), "no colour without a terminal");
     let out = |format| done(product.plugin(&["status", "-o", format], "").unwrap()).stdout;
-    let yaml: Value = serde_saphyr::from_str(&out("yaml")).unwrap();
-    assert_eq!(yaml, status, "YAML has the same content as JSON");
+    // The number of ready controllers and the message of Ready can still change.
+    wait(
+        "YAML with the same content as JSON",
+        Duration::from_millis(100),
+        || {
+            let yaml: Value = serde_saphyr::from_str(&out("yaml"))?;
+            let json: Value = serde_json::from_str(&out("json"))?;
+            Ok((yaml == json).then_some(()))
+        },
+    );
     assert_eq!(
         out("name"),
         "nodepullsecret.globalps.io/node-1\nnodepullsecret.globalps.io/node-2\n"
@@ -815,7 +822,7 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
 fn globalps_works_when_installed_again(cluster: &Cluster, product: &Product) {
     product.install_again(&[]).unwrap();
     let add = ["add", "again.example.com", "--skip-check"];
-    let how = ["-u", "robot", "--password-stdin", "--wait", "--timeout=1m"];
+    let how = ["-u", "robot", "--password-stdin", "--wait"];
     done(
         product
             .plugin(&[&add[..], &how].concat(), PASSWORD)
@@ -854,8 +861,8 @@ fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &
     });
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]});
     cluster.kubectl_with(&["apply", "-f", "-"], &list).unwrap();
-    // The API server learns of it by a watch.
-    sleep(Duration::from_secs(2));
+    let change = "annotate secret/global-pull-secret -n kube-system of-the-test=1 --dry-run=server";
+    wait_refused(cluster, change, "the test rejects this");
     let add = ["add", "rejected.example.com", "--skip-check"];
     let how = ["-u", "robot", "--password-stdin", "--wait", "--timeout=2m"];
     let begun = Instant::now();
@@ -869,10 +876,7 @@ fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &
     assert!(ran.stdout.contains("the test rejects this"), "{ran:?}");
     let kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding";
     cluster.kubectl(&["delete", kinds, "of-the-test"]).unwrap();
-    let ready = "--for=condition=Ready";
-    cluster.types(&format!(
-        "wait {ready} gps/global-pull-secret -n=kube-system --timeout=1m"
-    ));
+    product.wait_synced().unwrap();
     done(product.types("status", ""));
 }
 

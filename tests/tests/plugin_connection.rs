@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use common::{cluster, decode};
 use globalps_testkit::product::{Product, Ran, run};
 use globalps_testkit::terminal::Terminal;
-use globalps_testkit::{Cluster, kubernetes, secrecy, until};
+use globalps_testkit::{Cluster, kubernetes, secrecy, until, wait};
 use serde_json::{Value, json};
 
 /// `status` prints this for a reachable cluster without globalps.
@@ -279,6 +279,14 @@ fn the_parts_of_a_context_may_be_named(access: &Access<'_>) {
     }
 }
 
+/// Waits until the API server knows a right that was given to an account.
+fn wait_allowed(cluster: &Cluster, right: &str, account: &str) {
+    let line = format!("auth can-i {right} --as system:serviceaccount:default:{account}");
+    wait(&line, Duration::from_millis(100), || {
+        Ok(cluster.kubectl_line(&line).ok())
+    });
+}
+
 fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Access<'_>) {
     for line in [
         "create serviceaccount deputy",
@@ -288,6 +296,7 @@ fn another_one_is_impersonated_in_every_respect(cluster: &Cluster, access: &Acce
         let words: Vec<&str> = line.split(' ').collect();
         cluster.kubectl(&words).unwrap();
     }
+    wait_allowed(cluster, "impersonate users", "deputy");
     let token = cluster.types("create token deputy");
     secrecy::remember(token.trim());
     let deputy = ["diff", "--token", token.trim(), "--as", "alice"];
@@ -315,6 +324,7 @@ fn a_login_program_is_asked(cluster: &Cluster, access: &Access<'_>) {
     cluster.types("create serviceaccount operator");
     cluster
         .types("create clusterrolebinding operator --clusterrole=cluster-admin --serviceaccount=default:operator");
+    wait_allowed(cluster, "* *", "operator");
     let token = cluster.types("create token operator");
     let token = token.trim();
     secrecy::remember(token);
@@ -412,14 +422,21 @@ fn who_is_refused_is_told_what_is_missing(cluster: &Cluster, access: &Access<'_>
         "7",
     ];
     let mut granted = 0;
+    let mut last = String::new();
     let ran = loop {
-        let ran = run_as(&args);
+        // The API server knows a right a moment after it was granted.
+        let ran = wait("another answer", Duration::from_millis(100), || {
+            let ran = run_as(&args);
+            let is_known = last.is_empty() || !ran.stderr.contains(&last);
+            Ok(is_known.then_some(ran))
+        });
         let Some((_, rest)) = ran.stderr.split_once("grants it with `") else {
             break ran;
         };
         assert_eq!(ran.code, Some(2), "{ran:?}");
         assert!(ran.stderr.contains("user `alice` may not "), "{ran:?}");
         let (grant, _) = rest.split_once('`').unwrap();
+        grant.clone_into(&mut last);
         let mut shell = Command::new("sh");
         shell
             .args(["-c", grant])
@@ -441,7 +458,7 @@ fn a_silent_server_is_given_up(access: &Access<'_>) {
     let start = Instant::now();
     let args = ["status", "-s", &server, "--request-timeout", "1s"];
     fails(Some(&access.admin()), &args, "within 1 s");
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(15));
     drop(silent);
     fails(Some(&access.admin()), &args, "could not");
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{cluster, docker_config, install_crds};
+use common::{cluster, docker_config, install_crds, wait_refused};
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::state::{Configuration, State};
 use globalps_testkit::product::{ADDITIONAL, CONFIG, Product};
@@ -160,6 +160,8 @@ fn refused_or_stuck_pods_are_named_with_their_reason(stage: &Stage<'_>) {
     };
     let enforce = "label namespace kube-system pod-security.kubernetes.io/enforce";
     stage.kubectl(&format!("{enforce}=baseline"));
+    let pod = "run tried -n kube-system --image=tried --dry-run=server --overrides={\"spec\":{\"hostPID\":true}}";
+    wait_refused(stage.cluster, pod, "violates PodSecurity");
     daemon_set("global-pull-secret-syncer");
     let refused = "pods of DaemonSet `global-pull-secret-syncer` can't be created for 1 node: ";
     let message = check("syncer-not-created");

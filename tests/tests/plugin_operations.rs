@@ -431,7 +431,7 @@ fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
     let start = std::time::Instant::now();
     let ran = run(&mut command, "").unwrap();
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), ":4\n"));
-    assert!(start.elapsed() < Duration::from_secs(3));
+    assert!(start.elapsed() < Duration::from_secs(15));
 }
 
 fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {

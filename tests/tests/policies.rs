@@ -517,6 +517,9 @@ fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
         }
     }
     names_leader(cluster, "");
+    wait("the API server to know that nobody leads", POLL, || {
+        Ok(leader.delete(&objects[0], true).err().map(drop))
+    });
     for object in &objects {
         refused(
             "no controller leads",

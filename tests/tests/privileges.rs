@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{base64, cluster, docker_config, scale_controllers};
 use globalps_core::checksum::add_checksum;
-use globalps_testkit::product::{NAMESPACE, Product, merge, reconfigure};
+use globalps_testkit::product::{NAMESPACE, Product, is_about_its_spec, merge, reconfigure};
 use globalps_testkit::{Cluster, Node, wait};
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
@@ -176,6 +176,10 @@ fn patch(cluster: &Cluster, kind: &str, patch: &Value) {
 
 /// Replaces the pod, because a change of rights does not end an open watch. Returns when the old pod is gone.
 fn restart(cluster: &Cluster, node: &Node) {
+    wait("the new pod template to be known", POLL, || {
+        let daemon_set = cluster.get(NAMESPACE, &format!("daemonset/{SYNCER}"))?;
+        Ok(is_about_its_spec(&daemon_set).then_some(()))
+    });
     let processes = || -> anyhow::Result<Vec<String>> {
         let found = node.exec(&["pgrep", "-x", "globalps-syncer"])?;
         Ok(found.stdout.lines().map(str::to_owned).collect())

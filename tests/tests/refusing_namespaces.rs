@@ -8,7 +8,7 @@ use common::delivery::{
     FLAGS, NAME, install, registries, version, wait_failures, wait_reason, wait_registries,
 };
 use common::objects::{apply, get, namespace};
-use common::{base64, cluster, docker_config};
+use common::{base64, cluster, docker_config, wait_refused};
 use globalps_testkit::product::{DEADLINE, Product, pull_secret, reconfigure};
 use globalps_testkit::until;
 use globalps_testkit::web::{Authority, Server};
@@ -223,7 +223,8 @@ fn a_webhook_that_never_answers_holds_up_nobody() {
     rules["timeoutSeconds"] = json!(30);
     let hook = configuration("gate", &silent, authority.pem(), &rules);
     apply(&cluster, &[hook]);
-    std::thread::sleep(Duration::from_secs(2));
+    let create = "create secret generic tried -n first --dry-run=server --request-timeout=1s";
+    wait_refused(&cluster, create, "");
     product.apply(&content(2)).unwrap();
     wait_registries(&cluster, "other", &["r2.example.com"]);
     let beside = ["new-1", "new-2", "new-3", "new-4"];

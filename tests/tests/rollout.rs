@@ -151,7 +151,7 @@ fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes
         );
     }
     mend_kubelet(&nodes[0]).unwrap();
-    let retried = product.ends("retry --wait --timeout 2m", 0);
+    let retried = product.ends("retry --wait", 0);
     let told = format!(
         "nodepullsecret.globalps.io/{} will be retried\n",
         nodes[0].name()
@@ -252,7 +252,7 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
             .is_some()
     };
     assert!(!nodes.iter().any(has_it));
-    product.ends("resume --wait --timeout 2m", 0);
+    product.ends("resume --wait", 0);
     assert!(nodes.iter().all(has_it), "{:?}", product.status());
 }
 
@@ -295,7 +295,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
         product.status().unwrap()["revision"]
     );
     assert_eq!(history["revisions"][0]["inForce"], true);
-    let undone = product.ends("undo --yes --wait --timeout 2m", 0);
+    let undone = product.ends("undo --yes --wait", 0);
     assert!(
         undone
             .stderr

@@ -103,7 +103,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     );
     wait_auth(nodes, "b.example.com", Some("u:first"));
     product.wait_synced().unwrap();
-    let ran = product.ends("remove --all --yes --wait --timeout 2m", 0);
+    let ran = product.ends("remove --all --yes --wait", 0);
     let difference = "-b.example.com: *** (before)\n+b.example.com: *** (after, another pull secret)\n-c.example.com: ***\n";
     assert!(ran.stderr.starts_with(difference), "{ran:?}");
     let keep = "nodes keep the credentials of `team-a`, `team-b`, which `spec.sources` names\n";

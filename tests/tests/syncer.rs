@@ -346,7 +346,15 @@ fn a_syncers_memory_is_neither_dumped_nor_readable() {
     const NOBODY: u32 = 65534;
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("globalps-syncer");
-    fs::copy(PROGRAM.path(), &program).unwrap();
+    // Not written by this process: a program can't run while another test's new child process still has it open.
+    let mut copy = Command::new("cp");
+    assert!(
+        copy.arg(PROGRAM.path())
+            .arg(&program)
+            .status()
+            .unwrap()
+            .success()
+    );
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let kubeconfig = directory.path().join("kubeconfig");
     let cluster = json!({
@@ -460,8 +468,10 @@ fn a_nodes_error_ends_the_attempt_until_another_generation() {
     }));
     wait_synced(&node, 2);
     // The content is in effect, and maintained again as soon as that is possible.
-    fs::remove_file(&path).unwrap();
-    symlink("elsewhere", &path).unwrap();
+    // At once, since the syncer writes a missing file again.
+    let link = directory.path().join("link");
+    symlink("elsewhere", &link).unwrap();
+    fs::rename(&link, &path).unwrap();
     wait_reason(&node, "Failed", "NotARegularFile");
     fs::remove_file(&path).unwrap();
     wait_synced(&node, 2);

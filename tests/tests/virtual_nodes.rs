@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(200);
 /// A kubelet is restarted at most every ten seconds.
 const PAUSE: Duration = Duration::from_secs(11);
-/// Waiting for a node that can't change takes much longer.
-const MARGIN: Duration = Duration::from_secs(15);
+/// The two are measured under different loads. Waiting for a node that can't change takes two minutes.
+const MARGIN: Duration = Duration::from_mins(1);
 
 #[test]
 fn nobody_waits_for_virtual_nodes() {
@@ -68,7 +68,7 @@ fn nobody_waits_for_virtual_nodes() {
         }
         let ran = product.ends("check", 0);
         assert!(ran.stdout.contains("by-label, by-taint"), "{ran:?}");
-        product.ends("remove --all --yes --wait --timeout 2m", 0);
+        product.ends("remove --all --yes --wait", 0);
         product.wait_clean()
     })
     .unwrap();

@@ -1,6 +1,8 @@
 //! Reads a node's credentials file from outside the node.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -24,16 +26,19 @@ impl std::fmt::Debug for ConfigFile {
 
 /// The node's credentials file with its bytes, mode, owner and group, if it exists.
 pub fn read(node: &Node) -> Result<Option<ConfigFile>> {
-    let path = node.kubelet_dir().join("config.json");
-    match std::fs::metadata(&path) {
-        Ok(meta) => Ok(Some(ConfigFile {
-            bytes: std::fs::read(&path)?,
-            mode: meta.mode() & 0o7777,
-            owner: (meta.uid(), meta.gid()),
-        })),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+    // By one handle: the syncer may replace or remove the file meanwhile.
+    let mut file = match File::open(node.kubelet_dir().join("config.json")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let meta = file.metadata()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(Some(ConfigFile {
+        bytes,
+        mode: meta.mode() & 0o7777,
+        owner: (meta.uid(), meta.gid()),
+    }))
 }
 
 /// The `auth` of a registry in the node's file, if it has one.

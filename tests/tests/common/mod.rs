@@ -84,6 +84,16 @@ pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
     });
 }
 
+/// Waits until the API server refuses this line of kubectl, for a reason with this text: policies, quotas and rights take effect a moment
+/// after they are written.
+pub fn wait_refused(cluster: &Cluster, line: &str, reason: &str) {
+    wait(&format!("`{line}` to be refused"), POLL, || {
+        let refused = cluster.kubectl_line(line).err();
+        let refused = refused.filter(|error| format!("{error:#}").contains(reason));
+        Ok(refused.map(drop))
+    });
+}
+
 /// Waits until every node's file has this pair of user and password for the registry; `None`: no entry.
 pub fn wait_auth(nodes: &[Node], registry: &str, pair: Option<&str>) {
     let wanted = pair.map(base64);

@@ -3,13 +3,19 @@
 use std::time::Duration;
 
 use globalps_testkit::product::DEADLINE;
-use globalps_testkit::{Cluster, until};
+use globalps_testkit::{Cluster, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
 
+/// Again while the service account of a new namespace is missing, which Kubernetes' controllers create.
 pub fn apply(cluster: &Cluster, objects: &[Value]) {
-    cluster.apply_all(objects).unwrap();
+    wait("the objects", POLL, || match cluster.apply_all(objects) {
+        Err(error) if format!("{error:#}").contains("serviceaccount \"default\" not found") => {
+            Ok(None)
+        }
+        done => done.map(Some),
+    });
 }
 
 pub fn namespace(name: &str) -> Value {

@@ -6,6 +6,8 @@ use globalps_manifests::Install;
 use globalps_testkit::{Cluster, wait};
 use serde_json::json;
 
+use super::wait_refused;
+
 pub const SYSTEM: &str = "globalps-system";
 const POLL: Duration = Duration::from_millis(100);
 
@@ -30,13 +32,8 @@ fn policies_in_force(cluster: &Cluster) {
         "policyName": name, "validationActions": ["Deny"],
     }});
     cluster.apply_all(&[policy, binding]).unwrap();
-    wait("the policies to be in force", POLL, || {
-        let created = cluster.kubectl(&["create", "configmap", name, "--dry-run=server"]);
-        let refused = created
-            .err()
-            .filter(|error| format!("{error:#}").contains("ValidatingAdmissionPolicy 'newest'"));
-        Ok(refused.map(drop))
-    });
+    let line = format!("create configmap {name} --dry-run=server");
+    wait_refused(cluster, &line, "ValidatingAdmissionPolicy 'newest'");
 }
 
 /// Names of the controller's pods, which no node runs.
