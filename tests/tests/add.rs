@@ -365,7 +365,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
     });
     cluster.apply(&in_force).unwrap();
     let check = |flags: &[&str]| {
-        let line = [&["check", "--registries", "--check-timeout", "2s"], flags].concat();
+        let line = [&["check", "--registries", "--check-timeout", "5s"], flags].concat();
         let ran = product.plugin(&line, "").unwrap();
         assert_eq!(ran.code, Some(1), "{ran:?}");
         for shown in [PASSWORD, "0ld-s3cret", &base64(&good)] {
@@ -408,7 +408,7 @@ fn check_asks_every_registry_about_its_credentials(cluster: &Cluster, product: &
         ),
         (
             "warning",
-            "`S` could not be checked: `S` accepted the connection but did not respond within 2 s (`additional-pull-secret`)",
+            "`S` could not be checked: `S` accepted the connection but did not respond within 5 s (`additional-pull-secret`)",
         ),
         ("warning", "`P` could not be checked: `P` does not speak TLS (`additional-pull-secret`)"),
         (

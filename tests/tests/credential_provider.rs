@@ -237,6 +237,10 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
     apply(cluster, &pull_secret(NAMESPACE, SOURCE, &content));
     write(product, &[("everybodys.example.com", "u:everybodys")]);
     scope(cluster, &["team-a", "team-a-*"]);
+    wait("the source to be in effect", POLL, || {
+        let source = product.status()?["sources"][0].clone();
+        Ok((source["valid"] == true && !source["scope"].is_null()).then_some(()))
+    });
     wait_delivered(product, nodes, "CredentialProvider");
     let known = product.starts(nodes).unwrap();
 

@@ -210,16 +210,23 @@ fn without_api(cluster: &Cluster, product: &Product, nodes: &[Node], revision: u
     .unwrap();
     cluster.signal("kube-apiserver", "STOP").unwrap();
     thread::sleep(Duration::from_secs(20));
-    for node in nodes {
-        let journal = std::fs::read(node.kubelet_dir().join(".globalps/state.json")).unwrap();
-        let state: Value = serde_json::from_slice(&journal).unwrap();
-        let step = &state["change"]["step"];
-        assert!(
-            step.is_null() || step == "Watching",
-            "{} did not finish without the API server: {step}",
-            node.name()
-        );
-    }
+    let poll = Duration::from_millis(100);
+    until(
+        "each node to finish without the API server",
+        DEADLINE,
+        poll,
+        || {
+            let mut is_over = true;
+            for node in nodes {
+                let journal = std::fs::read(node.kubelet_dir().join(".globalps/state.json"))?;
+                let state: Value = serde_json::from_slice(&journal)?;
+                let step = &state["change"]["step"];
+                is_over &= step.is_null() || step == "Watching";
+            }
+            Ok(is_over.then_some(()))
+        },
+    )
+    .unwrap();
     cluster.signal("kube-apiserver", "CONT").unwrap();
 }
 
@@ -494,7 +501,7 @@ fn shell(node: &Node, script: &str) -> Result<()> {
 /// the tracer killed the first before it was seen.
 fn trace(node: &Node, call: &str, injection: &str) -> Result<Child> {
     let script = format!(
-        "exec strace -f -qq -o /dev/null -e trace={call} -e inject={call}:{injection} -p $(pgrep -x globalps-syncer)"
+        "exec strace -f -qq -o /dev/null -e trace={call} -e inject={call}:{injection} -p $(pgrep -x -o globalps-syncer)"
     );
     let start = || -> Result<Child> {
         Ok(node
@@ -509,7 +516,7 @@ fn trace(node: &Node, call: &str, injection: &str) -> Result<Child> {
         let status = node.exec(&[
             "sh",
             "-c",
-            "grep TracerPid /proc/$(pgrep -x globalps-syncer)/status",
+            "grep TracerPid /proc/$(pgrep -x -o globalps-syncer)/status",
         ])?;
         let is_traced = !status.stdout.trim().ends_with("\t0") && !status.stdout.is_empty();
         if !is_traced && child.try_wait()?.is_some() {

@@ -556,6 +556,8 @@ fn syncers_whose_pods_the_api_server_refuses_are_a_condition() {
             .unwrap()
     };
     kubectl(&["create", "quota", "none", "--hard=pods=0"]);
+    let effective = "--for=jsonpath={.status.hard.pods}=0";
+    kubectl(&["wait", effective, "quota/none", "--timeout=60s"]);
     kubectl(&["delete", "pod", "-l", "name=global-pull-secret-syncer"]);
     let begun = Instant::now();
     let (_, reason, message) = healthy(&product, "False");
@@ -594,6 +596,8 @@ fn label(cluster: &Cluster, node: &Node, label: &str) {
 
 /// A write to a `NodePullSecret` that the API server accepted, with the whole object after it.
 struct Write {
+    /// A later write has a higher one. The response to a write may end after what it causes.
+    version: u64,
     time: SystemTime,
     node: String,
     is_status: bool,
@@ -623,16 +627,16 @@ fn writes(cluster: &Cluster, since: SystemTime) -> Vec<Write> {
             continue;
         }
         let version = object["metadata"]["resourceVersion"].as_str().unwrap();
-        let write = Write {
+        found.push(Write {
+            version: version.parse().unwrap(),
             time: at,
             node: object["metadata"]["name"].as_str().unwrap().to_owned(),
             is_status: event["objectRef"]["subresource"] == "status",
             object: object.clone(),
-        };
-        found.push((version.parse::<u64>().unwrap(), write));
+        });
     }
-    found.sort_by_key(|(version, _)| *version);
-    found.into_iter().map(|(_, write)| write).collect()
+    found.sort_by_key(|write| write.version);
+    found
 }
 
 fn specs(cluster: &Cluster, since: SystemTime) -> impl Iterator<Item = Write> {
@@ -656,18 +660,19 @@ fn assigned(cluster: &Cluster, since: SystemTime, revision: i64) -> Vec<String> 
     order
 }
 
-fn assigned_at(cluster: &Cluster, since: SystemTime, node: &Node, revision: i64) -> SystemTime {
+/// Version of the write that assigned the revision to the node.
+fn assigned_at(cluster: &Cluster, since: SystemTime, node: &Node, revision: i64) -> u64 {
     let mut writes = specs(cluster, since);
     let is_it =
         |write: &Write| write.node == node.name() && write.object["spec"]["revision"] == revision;
-    writes.find(is_it).unwrap().time
+    writes.find(is_it).unwrap().version
 }
 
-fn synced_at(cluster: &Cluster, since: SystemTime, node: &Node, revision: i64) -> SystemTime {
+fn synced_at(cluster: &Cluster, since: SystemTime, node: &Node, revision: i64) -> u64 {
     let writes = writes(cluster, since);
     let mut writes = writes.into_iter();
     let is_it = |write: &Write| write.node == node.name() && is_synced(&write.object, revision);
-    writes.find(is_it).unwrap().time
+    writes.find(is_it).unwrap().version
 }
 
 fn time(value: &Value) -> SystemTime {

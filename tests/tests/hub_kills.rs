@@ -10,12 +10,7 @@ fn whatever_write_the_hub_is_killed_at_the_next_one_finishes() {
         outcome.print();
         kills += outcome.kills;
         assert!(outcome.is_killed_at_every_write(), "{:?}", outcome.change);
-        let in_members = |method: &str| {
-            let writes = outcome.writes.iter();
-            writes
-                .filter(|it| it.starts_with(&format!("{method} member-")))
-                .count()
-        };
+        let in_members = |method: &str| outcome.distinct(&format!("{method} member-"));
         // The hub's writes in order: to the canary alone, then to the other members, and to all.
         let writes = (in_members("PATCH"), in_members("DELETE"));
         let expected = match outcome.change {

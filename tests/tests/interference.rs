@@ -131,7 +131,8 @@ fn a_syncer_image_that_cannot_be_pulled_stops_only_its_own_node(
         .filter(|it| it.name() != broken)
         .cloned()
         .collect();
-    until("the nodes whose syncers work", DEADLINE, POLL, || {
+    // Every node waits a minute for a syncer of the new template.
+    until("the nodes whose syncers work", DEADLINE * 2, POLL, || {
         Ok(all_have(&working, "after").then_some(()))
     })
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.status()));

@@ -4,7 +4,6 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_provider::{CONFIG_FLAG, Delivery};
@@ -12,6 +11,7 @@ use serde_json::Value;
 
 use crate::bare_node::{Ask, BareNode, Failures, KUBELETS_OWN, Program, Reported};
 use crate::power_cut::{Attributes, Disk, Op, Tree, operations};
+use crate::wait::DEADLINE;
 
 const FILE: &str = "config.json";
 const FLAGS_FILE: &str = "kubeadm-flags.env";
@@ -29,8 +29,6 @@ const PROVIDER_FILES: [&str; 5] = [
 ];
 /// A registry in every content.
 const REGISTRY: &str = "b.example.com";
-/// For one run of the syncer, which takes about 100 ms, or 3 s if restarts fail.
-const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A change, and how it ends without a power cut.
 pub struct Scenario {

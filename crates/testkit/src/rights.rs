@@ -65,7 +65,10 @@ impl Calls {
     ) -> Result<Self> {
         let mut calls = Self::default();
         for line in fs::read_to_string(log)?.lines() {
-            let event: Value = serde_json::from_str(line)?;
+            // The last line may be incomplete.
+            let Ok(event) = serde_json::from_str::<Value>(line) else {
+                continue;
+            };
             let counts = counts(&event);
             let Some(call) = call(&event, users) else {
                 continue;

@@ -194,9 +194,12 @@ impl Search {
     /// Searches the world-readable files below a directory, as far as its subdirectories are world-accessible.
     fn files(&self, directory: &Path) -> Result<()> {
         const LARGEST: u64 = 8 << 20;
-        for entry in fs::read_dir(directory)? {
-            let path = entry?.path();
-            // Deleted meanwhile.
+        // Files and directories may be deleted meanwhile.
+        let Ok(entries) = fs::read_dir(directory) else {
+            return Ok(());
+        };
+        for entry in entries.flatten() {
+            let path = entry.path();
             let Ok(meta) = fs::symlink_metadata(&path) else {
                 continue;
             };

@@ -315,12 +315,14 @@ pub(super) const ROWS: &[Row] = &[
         what: "two syncers run",
         moment: "throughout",
         fault: Fault::Before(
-            "p=$(pgrep -x globalps-syncer); env -i $(tr '\\0' '\\n' < /proc/$p/environ) /usr/bin/nsenter -t $p \
+            // A readiness probe has the same name.
+            "p=$(pgrep -x -o globalps-syncer); env -i $(tr '\\0' '\\n' < /proc/$p/environ) /usr/bin/nsenter -t $p \
              -m -n -u -i $(tr '\\0' ' ' < /proc/$p/cmdline) > /run/second.log 2>&1 & \
-             for i in $(seq 50); do test $(pgrep -x -c globalps-syncer) = 2 && break; sleep 0.2; done; \
-             test $(pgrep -x -c globalps-syncer) = 2",
+             q=$!; echo $q > /run/second.pid; \
+             for i in $(seq 50); do test $(cat /proc/$q/comm) = globalps-syncer && break; sleep 0.2; done; \
+             test $(cat /proc/$q/comm) = globalps-syncer",
         ),
-        heal: "kill $(pgrep -x -n globalps-syncer)",
+        heal: "kill $(cat /run/second.pid)",
         is_once: true,
         ..ROW
     },

@@ -7,7 +7,7 @@ pub mod hub;
 pub mod namespaces;
 pub mod operators;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
@@ -59,8 +59,14 @@ impl<C: Debug> Outcome<C> {
     }
 
     pub fn deletes(&self) -> usize {
+        self.distinct("DELETE")
+    }
+
+    /// Number of different writes that begin so: one is repeated after a conflict.
+    pub fn distinct(&self, begin: &str) -> usize {
         let writes = self.writes.iter();
-        writes.filter(|write| write.starts_with("DELETE")).count()
+        let writes: BTreeSet<_> = writes.filter(|it| it.starts_with(begin)).collect();
+        writes.len()
     }
 }
 
