@@ -9,9 +9,9 @@ mod store;
 mod watch;
 
 pub(crate) use changed::Changed;
-pub(crate) use pages::{Format, metadata_pages, pages};
+pub(crate) use pages::{metadata_pages, pages};
 pub(crate) use store::{Lost, NodeFacts, Seen, Store};
-pub(crate) use watch::{BACKOFF, Kind, Signal, Signals, Update, watch_kind};
+pub(crate) use watch::{Kind, Signal, Signals, Update, watch_kind};
 
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret, condition,
@@ -19,11 +19,12 @@ use globalps_core::api::{
 use globalps_core::decode::{Item, Owned, Unreadable};
 use globalps_core::names;
 use globalps_core::reasons::Reason;
+use globalps_runtime::list_events::one;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt as _;
 use kube::api::{ObjectMeta, PartialObjectMeta};
-use kube::{Resource as _, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
 use crate::error::{Result, allowed};
@@ -288,9 +289,9 @@ impl Facts {
 pub(crate) fn watch_global<'a>(cluster: &'a Cluster<'a>) -> Signals<'a, GlobalPullSecret> {
     let kind = Kind {
         doing: "watch the GlobalPullSecret",
-        path: GlobalPullSecret::url_path(&(), Some(&cluster.namespace)),
-        name: Some(names::GLOBAL_SECRET.to_owned()),
-        format: Format::Objects,
+        api: cluster.api(),
+        params: one(names::GLOBAL_SECRET),
+        listed: None,
         key: name_of,
         keep: |object| Some(shown(object)),
     };
@@ -305,9 +306,9 @@ pub(crate) fn watch_secret<'a>(
 ) -> Signals<'a, SecretVersion> {
     let kind = Kind {
         doing,
-        path: Secret::url_path(&(), Some(&cluster.namespace)),
-        name: Some(name.to_owned()),
-        format: Format::Metadata,
+        api: cluster.api(),
+        params: one(name),
+        listed: None,
         key: name_of,
         keep: |secret: Result<PartialObjectMeta<Secret>, _>| secret.ok().map(version_of),
     };

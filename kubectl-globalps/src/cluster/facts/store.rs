@@ -43,12 +43,23 @@ impl<V> Store<V> {
         self.current.len()
     }
 
+    /// Adds those that can be decoded.
+    pub(super) fn extend(&mut self, objects: Vec<(String, Option<V>)>) {
+        let readable = objects.into_iter();
+        let readable = readable.filter_map(|(name, value)| Some((name, value?)));
+        self.current.extend(readable);
+    }
+
     /// `None`: it is gone.
     pub(super) fn set(&mut self, name: String, value: Option<V>) {
         match value {
             Some(value) => drop(self.current.insert(name, value)),
             None => drop(self.current.remove(&name)),
         }
+    }
+
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (String, V)> {
+        self.current.into_iter()
     }
 
     pub(super) fn map<W>(self, change: impl Fn(&str, V) -> W) -> Store<W> {
