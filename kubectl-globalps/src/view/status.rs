@@ -36,9 +36,7 @@ use rows::{is_settled, rows};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
 pub(crate) use summary::Summary;
-pub(crate) use verdict::{
-    ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, Verdict, verdict, waits_for_canary,
-};
+pub(crate) use verdict::{ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, Verdict, verdict};
 
 /// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
@@ -48,9 +46,6 @@ pub(crate) const STALE: &str = "if this lasts more than a minute, check that the
 
 /// Hint if syncers don't run.
 pub(crate) const SYNCERS: &str = "`kubectl globalps check` names the pods and the reason";
-
-/// Hint if no node can be the canary.
-pub(crate) const CANARY: &str = "`spec.rollout.canary.nodeSelector` must match a node that is ready and not blocked; see `kubectl globalps check`";
 
 /// Hint if a cleanup waits only for unreachable nodes.
 pub(crate) const SKIP: &str = "globalps restores them when they are ready again; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
