@@ -5,7 +5,7 @@
 use super::{Finding, NO, Of, YES, error, warning};
 use crate::api::condition::{PROGRESSING, READY, SOURCE_VALID};
 
-/// Hint about what goes on by itself.
+/// Hint about what continues without a person.
 pub const FLEET_FOLLOW: &str =
     "follow it with `kubectl globalps fleet status {name} -n {namespace} --watch`";
 /// Hints about clusters in a phase.

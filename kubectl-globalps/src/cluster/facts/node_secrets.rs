@@ -9,7 +9,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde::Deserialize;
 
 use super::name_of;
-use super::pages::{Format, PAGE, pages_as};
+use super::pages::{Format, pages_as};
 use super::store::Store;
 use super::watch::{Kind, Signals, watch_kind};
 use crate::cluster::client::Cluster;
@@ -82,7 +82,7 @@ pub(super) fn watch<'a>(
     let kind = Kind {
         doing: "watch the NodePullSecrets",
         api: cluster.api(),
-        params: ListParams::default().limit(PAGE),
+        params: ListParams::default(),
         listed: listed.version(),
         key: name_of,
         keep: |object| Some(shown(object)),

@@ -244,15 +244,14 @@ async fn events<'a>(
     asked: Asked,
     version: Option<String>,
 ) -> Result<impl Stream<Item = Result<Event<Objects<Line>>>> + 'a> {
-    let (listed, version) = match version {
-        Some(version) => (None, version),
-        None => {
-            let store = list(cluster, &asked).await?;
-            let version = store.version.clone();
-            let lines = store.into_iter();
-            let lines = lines.map(|(name, facts)| (name, Some(Line::Known(facts))));
-            (Some(lines.collect()), version)
-        }
+    let (listed, version) = if let Some(version) = version {
+        (None, version)
+    } else {
+        let store = list(cluster, &asked).await?;
+        let version = store.version.clone();
+        let lines = store.into_iter();
+        let lines = lines.map(|(name, facts)| (name, Some(Line::Known(facts))));
+        (Some(lines.collect()), version)
     };
     let listed = listed.into_iter();
     let listed = listed.flat_map(|lines| [Event::InitApply(lines), Event::InitDone].map(Ok));

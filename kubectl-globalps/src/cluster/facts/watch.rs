@@ -13,6 +13,7 @@ use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
+use super::pages::PAGE;
 use super::store::Store;
 use crate::cluster::client::Cluster;
 use crate::error::{Failure, Result};
@@ -72,11 +73,12 @@ where
     let Kind {
         doing,
         api,
-        params,
+        mut params,
         mut listed,
         key,
         keep,
     } = kind;
+    params.limit = params.limit.or(Some(PAGE));
     let begin = move || {
         let (api, params) = (api.clone(), params.clone());
         let events = list_events(api, params, cluster.watch_limits(), listed.take());
