@@ -10,7 +10,7 @@ mod watch;
 
 pub(crate) use changed::Changed;
 pub(crate) use pages::{metadata_pages, pages};
-pub(crate) use store::{Lost, NodeFacts, Seen, Store};
+pub(crate) use store::{Lost, NodeFacts, Sight, Store};
 pub(crate) use watch::{Kind, Signal, Signals, Update, watch_kind};
 
 use globalps_core::api::{
@@ -255,7 +255,7 @@ impl Facts {
 
     /// Nodes have credentials of globalps, or may have.
     pub(crate) fn is_in_force(&self) -> bool {
-        !self.node_secrets.is_empty() || matches!(self.merged(), Seen::Present(_))
+        !self.node_secrets.is_empty() || matches!(self.merged(), Sight::Here(_))
     }
 
     /// Of the additional pull secret.
@@ -264,7 +264,7 @@ impl Facts {
         store.get(names::ADDITIONAL_SECRET)?.changed.as_ref()
     }
 
-    pub(crate) fn additional(&self) -> Seen<&str> {
+    pub(crate) fn additional(&self) -> Sight<&str> {
         seen(self.additional_secret.as_ref(), names::ADDITIONAL_SECRET)
     }
 
@@ -281,7 +281,7 @@ impl Facts {
         global.is_some_and(|global| global.was_additional_rolled_out)
     }
 
-    pub(crate) fn merged(&self) -> Seen<&str> {
+    pub(crate) fn merged(&self) -> Sight<&str> {
         seen(self.global_secret.as_ref(), names::GLOBAL_SECRET)
     }
 }
@@ -315,11 +315,11 @@ pub(crate) fn watch_secret<'a>(
     watch_kind(cluster, kind)
 }
 
-fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str> {
+fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Sight<&'a str> {
     match store.map(|store| store.get(name)) {
-        None => Seen::Hidden,
-        Some(Some(seen)) if seen.waits_for.is_none() => Seen::Present(&seen.version),
-        Some(_) => Seen::Absent,
+        None => Sight::Hidden,
+        Some(Some(seen)) if seen.waits_for.is_none() => Sight::Here(&seen.version),
+        Some(_) => Sight::Absent,
     }
 }
 

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
-use crate::cluster::facts::{Facts, Seen};
+use crate::cluster::facts::{Facts, Sight};
 
 pub(crate) use advice::{ADD, advice};
 pub(crate) use conditions::of_credentials;
@@ -257,8 +257,8 @@ fn current(facts: &Facts) -> Current<'_> {
     let has_sources = facts.gps().is_some_and(|gps| !gps.spec.sources.is_empty());
     let Some((gps, status)) = reported(facts) else {
         return match facts.additional() {
-            Seen::Absent if !has_sources => Current::Nothing,
-            Seen::Absent | Seen::Present(_) | Seen::Hidden => Current::Stale,
+            Sight::Absent if !has_sources => Current::Nothing,
+            Sight::Absent | Sight::Here(_) | Sight::Hidden => Current::Stale,
         };
     };
     match additional_version(facts, status) {
@@ -273,9 +273,9 @@ fn current(facts: &Facts) -> Current<'_> {
 /// `resourceVersion` of the additional Secret; empty: there is none. The reported one where this user may not see it.
 fn additional_version<'a>(facts: &'a Facts, status: &'a GlobalPullSecretStatus) -> &'a str {
     match facts.additional() {
-        Seen::Present(version) => version,
-        Seen::Absent => "",
-        Seen::Hidden => &status.observed_additional,
+        Sight::Here(version) => version,
+        Sight::Absent => "",
+        Sight::Hidden => &status.observed_additional,
     }
 }
 

@@ -10,7 +10,7 @@ use kube::ResourceExt as _;
 use super::{
     Current, FOLLOW, LEFT, NO_CONFIGURATION, Row, Status, current, find, has_failed, left, reported,
 };
-use crate::cluster::facts::{Facts, Seen};
+use crate::cluster::facts::{Facts, Sight};
 
 /// The goal of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +197,7 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
 }
 
 pub(super) fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
-    if matches!(facts.additional(), Seen::Present(_)) {
+    if matches!(facts.additional(), Sight::Here(_)) {
         return stuck(
             "another client created the additional pull secret again",
             "remove it once more, or follow its rollout with `kubectl globalps status --watch`",
@@ -217,7 +217,7 @@ pub(super) fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -
             };
         }
     }
-    if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
+    if facts.node_secrets.is_empty() && !matches!(facts.merged(), Sight::Here(_)) {
         return Verdict::Done;
     }
     match restoration(facts, status, skip_unreachable) {
