@@ -9,7 +9,7 @@ use globalps_core::decode::Item;
 use globalps_core::names::GLOBAL_SECRET;
 use globalps_planner::clusters::member::ReasonAndMessage;
 use globalps_planner::clusters::member_report::{MemberReport, MemberStatus};
-use globalps_runtime::list_events::{Event, WATCH_SECONDS, list_events, one};
+use globalps_runtime::list_events::{Event, Limits, list_events, one};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::PartialObjectMeta;
 use kube::{Api, Client};
@@ -34,7 +34,7 @@ pub(super) fn member_events(client: &Client, spec: &MemberSpec) -> BoxStream<'st
     if spec.require_nodes && spec.target.is_additional() {
         let api: Api<Item<GlobalPullSecret>> = Api::namespaced(client.clone(), namespace);
         let mut listed = false;
-        list_events(api, one(GLOBAL_SECRET), WATCH_SECONDS)
+        list_events(api, one(GLOBAL_SECRET), Limits::USUAL, None)
             .filter_map(move |event| {
                 let event = match event {
                     Ok(Event::Apply(object)) => Some(report(&object)),
@@ -58,7 +58,7 @@ pub(super) fn member_events(client: &Client, spec: &MemberSpec) -> BoxStream<'st
     } else {
         let secrets: Api<Item<PartialObjectMeta<Secret>>> =
             Api::namespaced(client.clone(), namespace);
-        list_events(secrets, one(&spec.target.name), WATCH_SECONDS)
+        list_events(secrets, one(&spec.target.name), Limits::USUAL, None)
             .filter_map(|event| {
                 let event = match event {
                     Ok(Event::Init) => None,

@@ -13,10 +13,24 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::backoff::Backoff;
 use crate::bounds::TooLarge;
-use crate::request::within;
+use crate::request::{RESPONSE, within_limit};
 
-/// Seconds until the API server ends a watch, which then resumes: the usual number.
-pub const WATCH_SECONDS: u32 = 60;
+/// Limits of the requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Seconds until the API server ends a watch, which then resumes.
+    pub watch_seconds: u32,
+    /// Until a page of the list, or the begin of a watch.
+    pub response: Duration,
+}
+
+impl Limits {
+    pub const USUAL: Self = Self {
+        watch_seconds: 60,
+        response: RESPONSE,
+    };
+}
+
 /// A watch without traffic for longer than its time and this counts as dead.
 const MARGIN: u32 = 5;
 /// A watch that lasted this long after its list worked, so that the next error is a first one.
@@ -40,6 +54,18 @@ pub enum Event<K> {
     Delete(K),
 }
 
+impl<K> Event<K> {
+    pub fn map<T>(self, f: impl FnOnce(K) -> T) -> Event<T> {
+        match self {
+            Self::Init => Event::Init,
+            Self::InitApply(object) => Event::InitApply(f(object)),
+            Self::InitDone => Event::InitDone,
+            Self::Apply(object) => Event::Apply(f(object)),
+            Self::Delete(object) => Event::Delete(f(object)),
+        }
+    }
+}
+
 /// Selects the object of this name in a namespace. It may be large, so it is a page of its own.
 pub fn one(name: &str) -> ListParams {
     ListParams::default()
@@ -47,11 +73,13 @@ pub fn one(name: &str) -> ListParams {
         .fields(&format!("metadata.name={name}"))
 }
 
-/// The objects that `params` select, `limit` in a page, and each change of them. After an error it must not be polled again.
+/// The objects that `params` select, `limit` in a page, and each change of them. `listed`: version of a complete list, after which
+/// there are only changes. After an error it must not be polled again.
 pub fn list_events<K>(
     api: Api<K>,
     params: ListParams,
-    watch_seconds: u32,
+    limits: Limits,
+    listed: Option<String>,
 ) -> impl Stream<Item = kube::Result<Event<K>>> + Send
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -60,11 +88,11 @@ where
         page: params.limit.unwrap_or(u32::MAX),
         api,
         params,
-        watch_seconds,
+        limits,
         pages: 0,
         turn: None,
         backoff: PAUSES,
-        state: State::Begins,
+        state: listed.map_or(State::Begins, |version| State::Watches(version, None)),
     };
     stream::unfold(events, |mut events| async move {
         let event = events.next().await;
@@ -75,7 +103,7 @@ where
 struct ListEvents<K> {
     api: Api<K>,
     params: ListParams,
-    watch_seconds: u32,
+    limits: Limits,
     /// Objects in the next page, and the number of pages of that size.
     page: u32,
     pages: u32,
@@ -139,15 +167,17 @@ where
                         let params = WatchParams {
                             label_selector: self.params.label_selector.clone(),
                             field_selector: self.params.field_selector.clone(),
-                            timeout: Some(self.watch_seconds),
+                            timeout: Some(self.limits.watch_seconds),
                             bookmarks: true,
                             send_initial_events: false,
                         };
-                        let events = within(self.api.watch(&params, version)).await?;
+                        let events =
+                            within_limit(self.limits.response, self.api.watch(&params, version))
+                                .await?;
                         *watch = Some((Instant::now(), events.boxed()));
                         continue;
                     };
-                    let idle = Duration::from_secs((self.watch_seconds + MARGIN).into());
+                    let idle = Duration::from_secs((self.limits.watch_seconds + MARGIN).into());
                     let Ok(Some(event)) = timeout(idle, events.next()).await else {
                         let is_early = begun.elapsed() < EARLY;
                         *watch = None;
@@ -192,7 +222,7 @@ where
                 continue_token: token.clone(),
                 ..self.params.clone()
             };
-            match within(self.api.list(&params)).await {
+            match within_limit(self.limits.response, self.api.list(&params)).await {
                 Err(error) if self.page > 1 && TooLarge::is_cause_of(&error) => {
                     self.page = (self.page / FRACTION).max(1);
                     self.pages = 0;
@@ -273,7 +303,7 @@ mod tests {
     }
 
     fn events(api: Api<Item<Secret>>) -> BoxStream<'static, kube::Result<Event<Item<Secret>>>> {
-        list_events(api, ListParams::default().limit(USUAL), WATCH_SECONDS).boxed()
+        list_events(api, ListParams::default().limit(USUAL), Limits::USUAL, None).boxed()
     }
 
     /// Names until the list is complete.

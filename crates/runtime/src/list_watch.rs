@@ -2,9 +2,10 @@
 //! changes, so nobody could tell whether it works. An object that can't be decoded is no error: the others are not affected.
 
 use std::fmt::Debug;
+use std::pin::Pin;
 use std::time::Duration;
 
-use futures::stream::{self, BoxStream, StreamExt as _};
+use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use globalps_core::decode::{Item, Unreadable};
 use kube::api::ListParams;
 use kube::{Api, Resource};
@@ -12,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::backoff::Backoff;
-use crate::list_events::{Event, SETTLED, WATCH_SECONDS, list_events};
+use crate::list_events::{Event, Limits, SETTLED, list_events};
 use crate::request::{RESPONSE, without_content};
 
 /// Deadline of a list.
@@ -21,10 +22,11 @@ const LIST: Duration = RESPONSE;
 pub const NOT_SERVED: Duration = Duration::from_secs(30);
 /// Maximum backoff, so that the end of an outage is noticed soon.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(800), LONGEST_BACKOFF);
+/// Before the objects are listed again.
+pub const BACKOFF: Backoff = Backoff::new(Duration::from_millis(800), LONGEST_BACKOFF);
 
 #[derive(Debug)]
-pub enum Update<K> {
+pub enum Update<K, E = WatchError> {
     /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
     Event(Event<K>),
     /// An object of the list or watch can't be decoded. `is_deleted`: that was its last event.
@@ -35,17 +37,13 @@ pub enum Update<K> {
     /// A list is not complete within its deadline: the known objects may be outdated until it is.
     Stale,
     /// The objects are listed again.
-    Failed(WatchError),
+    Failed(E),
 }
 
 impl<K> Update<K> {
     pub fn map<T>(self, f: impl Fn(K) -> T) -> Update<T> {
         match self {
-            Self::Event(Event::Apply(object)) => Update::Event(Event::Apply(f(object))),
-            Self::Event(Event::Delete(object)) => Update::Event(Event::Delete(f(object))),
-            Self::Event(Event::Init) => Update::Event(Event::Init),
-            Self::Event(Event::InitApply(object)) => Update::Event(Event::InitApply(f(object))),
-            Self::Event(Event::InitDone) => Update::Event(Event::InitDone),
+            Self::Event(event) => Update::Event(event.map(f)),
             Self::Unreadable { object, is_deleted } => Update::Unreadable { object, is_deleted },
             Self::Stale => Update::Stale,
             Self::Failed(error) => Update::Failed(error),
@@ -53,15 +51,20 @@ impl<K> Update<K> {
     }
 }
 
-impl<K, const OWNERS: bool> From<Event<Item<K, OWNERS>>> for Update<K> {
-    fn from(event: Event<Item<K, OWNERS>>) -> Self {
+impl<K, const OWNERS: bool> From<Update<Item<K, OWNERS>, kube::Error>> for Update<K> {
+    fn from(update: Update<Item<K, OWNERS>, kube::Error>) -> Self {
         type Wrap<K> = fn(K) -> Event<K>;
-        let (item, wrap, is_deleted) = match event {
-            Event::Apply(item) => (item, Event::Apply as Wrap<K>, false),
-            Event::InitApply(item) => (item, Event::InitApply as Wrap<K>, false),
-            Event::Delete(item) => (item, Event::Delete as Wrap<K>, true),
-            Event::Init => return Self::Event(Event::Init),
-            Event::InitDone => return Self::Event(Event::InitDone),
+        let (item, wrap, is_deleted) = match update {
+            Update::Event(Event::Apply(item)) => (item, Event::Apply as Wrap<K>, false),
+            Update::Event(Event::InitApply(item)) => (item, Event::InitApply as Wrap<K>, false),
+            Update::Event(Event::Delete(item)) => (item, Event::Delete as Wrap<K>, true),
+            Update::Event(Event::Init) => return Self::Event(Event::Init),
+            Update::Event(Event::InitDone) => return Self::Event(Event::InitDone),
+            Update::Unreadable { object, is_deleted } => {
+                return Self::Unreadable { object, is_deleted };
+            }
+            Update::Stale => return Self::Stale,
+            Update::Failed(error) => return Self::Failed(WatchError::from(&error)),
         };
         match item.into_result() {
             Ok(object) => Self::Event(wrap(object)),
@@ -80,22 +83,6 @@ pub struct WatchError {
     pub is_not_served: bool,
 }
 
-struct ListWatch<K, const OWNERS: bool> {
-    api: Api<Item<K, OWNERS>>,
-    params: ListParams,
-    /// Name of the watch in the log.
-    what: &'static str,
-    /// `None`: restarts after a backoff.
-    watch: Option<BoxStream<'static, kube::Result<Event<Item<K, OWNERS>>>>>,
-    backoff: Backoff,
-    /// When the list was complete; since then the watch reports changes.
-    complete_since: Option<Instant>,
-    /// The resource did not exist.
-    is_not_served: bool,
-    /// When the list must be complete; `None`: it is, or [`Update::Stale`] was reported.
-    stale_at: Option<Instant>,
-}
-
 /// The objects that `params` select, and each change of them, as [`list_events`] takes them.
 pub fn list_watch<K, const OWNERS: bool>(
     api: Api<Item<K, OWNERS>>,
@@ -106,10 +93,22 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Clone + Send + Sync,
 {
+    let begin = move || list_events(api.clone(), params.clone(), Limits::USUAL, None);
+    restarting(begin, what).map(Update::from).boxed()
+}
+
+/// The events that `begin` returns, which it begins again after an error. `what` names the watch in the log.
+pub fn restarting<S, K, E>(
+    mut begin: impl FnMut() -> S,
+    what: &'static str,
+) -> impl Stream<Item = Update<K, E>>
+where
+    S: Stream<Item = Result<Event<K>, E>>,
+    for<'a> WatchError: From<&'a E>,
+{
     let list_watch = ListWatch {
-        watch: Some(list_events(api.clone(), params.clone(), WATCH_SECONDS).boxed()),
-        api,
-        params,
+        events: Some(Box::pin(begin())),
+        begin,
         what,
         backoff: BACKOFF,
         complete_since: None,
@@ -120,34 +119,48 @@ where
         let update = list_watch.next().await;
         Some((update, list_watch))
     })
-    .boxed()
 }
 
-impl<K, const OWNERS: bool> ListWatch<K, OWNERS>
+struct ListWatch<B, S> {
+    begin: B,
+    /// Name of the watch in the log.
+    what: &'static str,
+    /// `None`: they begin again after a backoff.
+    events: Option<Pin<Box<S>>>,
+    backoff: Backoff,
+    /// When the list was complete; since then the watch reports changes.
+    complete_since: Option<Instant>,
+    /// The resource did not exist.
+    is_not_served: bool,
+    /// When the list must be complete; `None`: it is, or [`Update::Stale`] was reported.
+    stale_at: Option<Instant>,
+}
+
+impl<B, S, K, E> ListWatch<B, S>
 where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    K::DynamicType: Clone + Send + Sync,
+    B: FnMut() -> S,
+    S: Stream<Item = Result<Event<K>, E>>,
+    for<'a> WatchError: From<&'a E>,
 {
-    async fn next(&mut self) -> Update<K> {
+    async fn next(&mut self) -> Update<K, E> {
         loop {
             if self.stale_at.is_some_and(|at| at <= Instant::now()) {
                 self.stale_at = None;
                 return Update::Stale;
             }
-            let Some(watch) = &mut self.watch else {
+            let Some(events) = &mut self.events else {
                 sleep(if self.is_not_served {
                     NOT_SERVED
                 } else {
                     self.backoff.pause()
                 })
                 .await;
-                let watch = list_events(self.api.clone(), self.params.clone(), WATCH_SECONDS);
-                self.watch = Some(watch.boxed());
+                self.events = Some(Box::pin((self.begin)()));
                 continue;
             };
             let event = match self.stale_at {
-                Some(at) => timeout_at(at, watch.next()).await,
-                None => Ok(watch.next().await),
+                Some(at) => timeout_at(at, events.next()).await,
+                None => Ok(events.next().await),
             };
             let error = match event {
                 Ok(Some(Ok(event))) => {
@@ -157,21 +170,22 @@ where
                     }
                     // A list begins with `Init` before the API server has answered.
                     self.is_not_served &= matches!(event, Event::Init);
-                    return event.into();
+                    return Update::Event(event);
                 }
-                Ok(Some(Err(error))) => WatchError::from(error),
+                Ok(Some(Err(error))) => error,
                 Ok(None) | Err(_) => continue,
             };
-            self.watch = None;
+            self.events = None;
             if let Some(since) = self.complete_since.take() {
                 self.stale_at = Some(Instant::now() + LIST);
                 if since.elapsed() >= SETTLED {
                     self.backoff.reset();
                 }
             }
-            let was_not_served = std::mem::replace(&mut self.is_not_served, error.is_not_served);
+            let why = WatchError::from(&error);
+            let was_not_served = std::mem::replace(&mut self.is_not_served, why.is_not_served);
             if !(was_not_served && self.is_not_served) {
-                let message = &error.message;
+                let message = &why.message;
                 tracing::warn!(
                     watch = self.what,
                     error = message,
@@ -183,11 +197,11 @@ where
     }
 }
 
-impl From<kube::Error> for WatchError {
-    fn from(error: kube::Error) -> Self {
-        let is_code = |code| matches!(&error, kube::Error::Api(status) if status.code == code);
+impl From<&kube::Error> for WatchError {
+    fn from(error: &kube::Error) -> Self {
+        let is_code = |code| matches!(error, kube::Error::Api(status) if status.code == code);
         Self {
-            message: without_content(&error),
+            message: without_content(error),
             is_forbidden: is_code(403),
             is_not_served: is_code(404),
         }

@@ -13,7 +13,15 @@ struct NoResponse;
 
 /// The response, or an error at the deadline.
 pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> kube::Result<T> {
-    let response = timeout(RESPONSE, call).await;
+    within_limit(RESPONSE, call).await
+}
+
+/// The same with another deadline.
+pub async fn within_limit<T>(
+    limit: Duration,
+    call: impl Future<Output = kube::Result<T>>,
+) -> kube::Result<T> {
+    let response = timeout(limit, call).await;
     response.unwrap_or_else(|_| Err(kube::Error::Service(NoResponse.into())))
 }
 

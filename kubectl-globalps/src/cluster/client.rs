@@ -8,6 +8,8 @@ use std::time::Instant;
 use globalps_core::decode::{Item, Unreadable};
 use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
 use globalps_core::names;
+use globalps_runtime::list_events::Limits;
+use globalps_runtime::request::{RESPONSE, is_timeout};
 use hyper::Uri;
 use hyper::http::uri::Scheme;
 use jiff::Timestamp;
@@ -26,6 +28,9 @@ use crate::cluster::renewal;
 use crate::error::{Failure, Result, without_user};
 use crate::platform;
 use crate::terminal::printer::Printer;
+
+/// Seconds after which the API server ends a watch.
+const WATCH_SECONDS: u32 = 20;
 
 pub(crate) struct Cluster<'a> {
     pub client: Client,
@@ -182,7 +187,7 @@ impl<'a> Cluster<'a> {
                 Ok(value)
             }
             Ok(Err(error)) => {
-                let failure = Failure::from_kube(doing, &error).of_server(&self.server);
+                let failure = self.failure(doing, &error);
                 self.printer
                     .detail(format_args!("{}: {millis} ms", failure.message));
                 Err(failure)
@@ -191,13 +196,34 @@ impl<'a> Cluster<'a> {
                 format!("could not {doing}: the time limit of the command was reached"),
                 "is the cluster reachable? `-v` shows how long each request takes",
             )),
-            Err(limit) => Err(Failure::unreachable(
-                format!(
-                    "could not {doing}: no answer from the API server `{}` within {limit}",
-                    self.server,
-                ),
-                "is the cluster reachable? More time: `--request-timeout`",
-            )),
+            Err(limit) => Err(self.no_answer(doing, limit)),
+        }
+    }
+
+    fn no_answer(&self, doing: &str, limit: Span) -> Failure {
+        Failure::unreachable(
+            format!(
+                "could not {doing}: no answer from the API server `{}` within {limit}",
+                self.server,
+            ),
+            "is the cluster reachable? More time: `--request-timeout`",
+        )
+    }
+
+    /// The error of a request, also of one with [`Self::watch_limits`].
+    pub(crate) fn failure(&self, doing: &str, error: &kube::Error) -> Failure {
+        if is_timeout(error) {
+            return self.no_answer(doing, Span(self.watch_limits().response));
+        }
+        Failure::from_kube(doing, error).of_server(&self.server)
+    }
+
+    /// Of the requests of a watch.
+    pub(crate) fn watch_limits(&self) -> Limits {
+        let response = self.request_timeout.map_or(RESPONSE, |limit| limit.0);
+        Limits {
+            watch_seconds: WATCH_SECONDS,
+            response,
         }
     }
 

@@ -9,9 +9,9 @@ mod store;
 mod watch;
 
 pub(crate) use changed::Changed;
-pub(crate) use pages::{Format, metadata_pages, pages};
-pub(crate) use store::{Lost, NodeFacts, Seen, Store};
-pub(crate) use watch::{BACKOFF, Kind, Signal, Signals, Update, watch_kind};
+pub(crate) use pages::{metadata_pages, pages};
+pub(crate) use store::{Lost, NodeFacts, Sight, Store};
+pub(crate) use watch::{Kind, Signal, Signals, Update, watch_kind};
 
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret, condition,
@@ -19,11 +19,12 @@ use globalps_core::api::{
 use globalps_core::decode::{Item, Owned, Unreadable};
 use globalps_core::names;
 use globalps_core::reasons::Reason;
+use globalps_runtime::list_events::one;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::ResourceExt as _;
 use kube::api::{ObjectMeta, PartialObjectMeta};
-use kube::{Resource as _, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
 use crate::error::{Result, allowed};
@@ -254,7 +255,7 @@ impl Facts {
 
     /// Nodes have credentials of globalps, or may have.
     pub(crate) fn is_in_force(&self) -> bool {
-        !self.node_secrets.is_empty() || matches!(self.merged(), Seen::Present(_))
+        !self.node_secrets.is_empty() || matches!(self.merged(), Sight::Here(_))
     }
 
     /// Of the additional pull secret.
@@ -263,7 +264,7 @@ impl Facts {
         store.get(names::ADDITIONAL_SECRET)?.changed.as_ref()
     }
 
-    pub(crate) fn additional(&self) -> Seen<&str> {
+    pub(crate) fn additional(&self) -> Sight<&str> {
         seen(self.additional_secret.as_ref(), names::ADDITIONAL_SECRET)
     }
 
@@ -280,7 +281,7 @@ impl Facts {
         global.is_some_and(|global| global.was_additional_rolled_out)
     }
 
-    pub(crate) fn merged(&self) -> Seen<&str> {
+    pub(crate) fn merged(&self) -> Sight<&str> {
         seen(self.global_secret.as_ref(), names::GLOBAL_SECRET)
     }
 }
@@ -288,9 +289,9 @@ impl Facts {
 pub(crate) fn watch_global<'a>(cluster: &'a Cluster<'a>) -> Signals<'a, GlobalPullSecret> {
     let kind = Kind {
         doing: "watch the GlobalPullSecret",
-        path: GlobalPullSecret::url_path(&(), Some(&cluster.namespace)),
-        name: Some(names::GLOBAL_SECRET.to_owned()),
-        format: Format::Objects,
+        api: cluster.api(),
+        params: one(names::GLOBAL_SECRET),
+        listed: None,
         key: name_of,
         keep: |object| Some(shown(object)),
     };
@@ -305,20 +306,20 @@ pub(crate) fn watch_secret<'a>(
 ) -> Signals<'a, SecretVersion> {
     let kind = Kind {
         doing,
-        path: Secret::url_path(&(), Some(&cluster.namespace)),
-        name: Some(name.to_owned()),
-        format: Format::Metadata,
+        api: cluster.api(),
+        params: one(name),
+        listed: None,
         key: name_of,
         keep: |secret: Result<PartialObjectMeta<Secret>, _>| secret.ok().map(version_of),
     };
     watch_kind(cluster, kind)
 }
 
-fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Seen<&'a str> {
+fn seen<'a>(store: Option<&'a Store<SecretVersion>>, name: &str) -> Sight<&'a str> {
     match store.map(|store| store.get(name)) {
-        None => Seen::Hidden,
-        Some(Some(seen)) if seen.waits_for.is_none() => Seen::Present(&seen.version),
-        Some(_) => Seen::Absent,
+        None => Sight::Hidden,
+        Some(Some(seen)) if seen.waits_for.is_none() => Sight::Here(&seen.version),
+        Some(_) => Sight::Absent,
     }
 }
 

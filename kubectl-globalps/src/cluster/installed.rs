@@ -12,10 +12,10 @@ use serde::Deserialize;
 
 use crate::cluster::client::Cluster;
 use crate::cluster::controller::{Program, deployment, stopped};
-use crate::cluster::facts::Facts;
+use crate::cluster::facts::{Facts, Sight};
 use crate::cluster::start;
 use crate::cluster::syncers::{PodError, is_ours, pod_errors};
-use crate::error::{Result, allowed};
+use crate::error::Result;
 use crate::terminal::layout::nodes;
 
 /// A `Deployment` or a `DaemonSet`, as far as it can be seen.
@@ -26,42 +26,6 @@ pub(crate) struct Workload {
     pub image: String,
     /// Made by globalps, by its labels.
     pub ours: bool,
-}
-
-/// An object that this user may not read, or that may not exist.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Sight<T> {
-    Hidden,
-    Absent,
-    Here(T),
-}
-
-impl<T> Sight<T> {
-    /// From the API server's answer: 403 is `Hidden`.
-    pub(crate) fn of(answer: Result<Option<T>>) -> Result<Self> {
-        Ok(match allowed(answer)? {
-            Some(Some(found)) => Self::Here(found),
-            Some(None) => Self::Absent,
-            None => Self::Hidden,
-        })
-    }
-
-    pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Sight<U> {
-        match self {
-            Self::Here(found) => Sight::Here(with(found)),
-            Self::Absent => Sight::Absent,
-            Self::Hidden => Sight::Hidden,
-        }
-    }
-
-    /// Both: absent where one of them is.
-    pub(crate) fn and<U>(self, other: Sight<U>) -> Sight<(T, U)> {
-        match (self, other) {
-            (Self::Here(one), Sight::Here(other)) => Sight::Here((one, other)),
-            (Self::Absent, _) | (_, Sight::Absent) => Sight::Absent,
-            _ => Sight::Hidden,
-        }
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,5 +21,5 @@ pub(crate) use controller::{
     NOT_INSTALLED, Program, deployment, is_installed, must_watch, must_watch_if_known,
     must_watch_to_uninstall, not_installed, not_running, of_credentials, or_not_installed,
 };
-pub(crate) use facts::{FINALIZERS, Facts, node_secrets, waits_for};
-pub(crate) use installed::{Installed, LeaseSeen, Sight, installed};
+pub(crate) use facts::{FINALIZERS, Facts, Sight, node_secrets, waits_for};
+pub(crate) use installed::{Installed, LeaseSeen, installed};

@@ -21,7 +21,10 @@ pub(super) fn run(reason: &str, printer: &Printer) -> Result<Exit> {
             ),
         ));
     }
-    printer.data(&found.join("\n\n"));
+    let text = found.join("\n\n");
+    // Comments say what of the page is generated or tested.
+    let lines = text.lines().filter(|line| !line.starts_with("<!-- "));
+    printer.data(&lines.collect::<Vec<_>>().join("\n"));
     Ok(Exit::Done)
 }
 

@@ -1,16 +1,20 @@
 //! The objects of an installation: applied one after the other, as `kubectl apply --server-side` does.
 
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::time::Duration;
 
+use futures::StreamExt as _;
+use globalps_core::decode::Item;
 use globalps_core::names;
+use globalps_runtime::object_watch::{ObjectState, watch_object};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
-use kube::runtime::wait::{await_condition, conditions};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -40,32 +44,26 @@ pub(super) async fn put_all(
         apply(cluster, crd, false).await?;
     }
     for crd in &crds {
-        let api: Api<CustomResourceDefinition> = Api::all(cluster.client.clone());
+        let api: Api<Item<CustomResourceDefinition>> = Api::all(cluster.client.clone());
         let name = crd.name();
-        timeout_at(
-            deadline,
-            await_condition(api, &name, conditions::is_crd_established()),
-        )
-        .await
-        .map_err(|_| {
+        let established = timeout_at(deadline, until(api, &name, is_established)).await;
+        established.map_err(|_| {
             late(
                 &format!("the API server did not establish `{name}`"),
                 "see `kubectl get crd` for the reason",
             )
-        })?
-        .map_err(|error| unwatchable(&name, &error))?;
+        })??;
     }
     for object in &others {
         apply(cluster, object, false).await?;
     }
-    let deployments: Api<Deployment> =
+    let deployments: Api<Item<Deployment>> =
         Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
     let what = deployment.trim_start_matches("globalps-");
     cluster
         .printer()
         .note(format_args!("waiting for the {what} ..."));
-    let is_there = |found: Option<&Deployment>| found.is_some_and(is_available);
-    let available = Box::pin(await_condition(deployments, deployment, is_there));
+    let available = Box::pin(until(deployments, deployment, is_available));
     let mut reason = None;
     let available = timeout_at(deadline, async {
         tokio::select! {
@@ -74,7 +72,7 @@ pub(super) async fn put_all(
         }
     });
     let available = available.await;
-    let available = available.map_err(|_| match reason {
+    available.map_err(|_| match reason {
         Some((reason, hint)) => late(
             &format!("the {what} did not become available ({reason})"),
             &hint,
@@ -83,9 +81,37 @@ pub(super) async fn put_all(
             &format!("the {what} did not become available"),
             "see `kubectl -n globalps-system describe pods` for the reason",
         ),
-    })?;
-    available.map_err(|error| unwatchable(deployment, &error))?;
+    })?
+}
+
+/// Waits until the object is so.
+async fn until<K>(api: Api<Item<K>>, name: &str, is_so: fn(&K) -> bool) -> Result<()>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let mut states = watch_object(api, name, "what is installed");
+    while let Some(state) = states.next().await {
+        match state {
+            ObjectState::Present(object) if is_so(&object) => break,
+            ObjectState::Forbidden => {
+                return Err(Failure::new(
+                    format!("`{name}` could not be watched: the API server does not allow it"),
+                    "check your permissions with `kubectl auth can-i --list`",
+                ));
+            }
+            _ => {}
+        }
+    }
     Ok(())
+}
+
+fn is_established(crd: &CustomResourceDefinition) -> bool {
+    let status = crd.status.as_ref();
+    let mut conditions = status
+        .and_then(|it| it.conditions.as_ref())
+        .into_iter()
+        .flatten();
+    conditions.any(|it| it.type_ == "Established" && it.status == "True")
 }
 
 /// Says what keeps its pods from running as soon as that is known, once for each reason.
@@ -128,13 +154,6 @@ fn is_available(deployment: &Deployment) -> bool {
         && all
             .iter()
             .all(|number| number.unwrap_or_default() == wanted)
-}
-
-fn unwatchable(name: &str, error: &kube::runtime::wait::Error) -> Failure {
-    Failure::new(
-        format!("`{name}` could not be watched: {error}"),
-        "check your permissions with `kubectl auth can-i --list`",
-    )
 }
 
 /// An object of the manifests, and where it lives.

@@ -22,7 +22,7 @@ use super::pull_secret::warn_if_kept;
 use super::restore_intent::restore_on_purpose;
 use super::uninstall_preview::{self, NOTHING};
 use crate::cli::{Connection, DryRun, Uninstall};
-use crate::cluster::facts::Seen;
+use crate::cluster::facts::Sight;
 use crate::cluster::{Cluster, Facts, controller, must_watch_to_uninstall};
 use crate::error::{Exit, Failure, Result, allowed, or_absent};
 use crate::terminal::{Printer, Stream, confirm, nodes};
@@ -39,7 +39,7 @@ pub(super) async fn run(args: &Uninstall, flags: &Connection, printer: &Printer)
     let cluster = Cluster::connect(flags, printer)?;
     must_watch_to_uninstall(&cluster).await?;
     let facts = Facts::observe(&cluster).await?;
-    let to_restore = !facts.node_secrets.is_empty() || matches!(facts.merged(), Seen::Present(_));
+    let to_restore = !facts.node_secrets.is_empty() || matches!(facts.merged(), Sight::Here(_));
     let of_namespaces = leftovers::secret_name(&cluster, &facts).await?;
     let operators = allowed(operator_access::granted(&cluster).await)?.unwrap_or_default();
     let serves_operators = facts.gps().is_some_and(|gps| {

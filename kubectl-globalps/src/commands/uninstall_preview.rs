@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::objects::Object;
 use crate::cli::DryRun;
-use crate::cluster::facts::Seen;
+use crate::cluster::facts::Sight;
 use crate::cluster::{Cluster, Facts};
 use crate::error::{Exit, Result, or_absent};
 use crate::view::status::{Status, left};
@@ -29,7 +29,7 @@ pub(super) async fn is_any_there(cluster: &Cluster<'_>, objects: &[Object]) -> R
 
 /// The credentials that are deleted, and how to save them.
 pub(super) fn announce_credentials(cluster: &Cluster<'_>, facts: &Facts) {
-    if facts.additional() == Seen::Absent {
+    if facts.additional() == Sight::Absent {
         return;
     }
     let (printer, name) = (cluster.printer(), names::ADDITIONAL_SECRET);

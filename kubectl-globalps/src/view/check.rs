@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cluster::controller::how_to_install;
-pub(crate) use crate::cluster::installed::{Installed, Sight};
+pub(crate) use crate::cluster::{Installed, Sight};
 use crate::error::guide;
 
 pub(crate) use credentials::{credentials, outdated};

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, Fuse, FutureExt as _};
 use futures::stream::{LocalBoxStream, SelectAll, StreamExt as _, select_all};
+use globalps_runtime::list_watch::BACKOFF;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
 use crate::cli::Span;
-use crate::cluster::facts::{BACKOFF, Signal, Signals, Update};
+use crate::cluster::facts::{Signal, Signals, Update};
 use crate::error::Result;
 use crate::terminal::{Frame, Layout, Printer, Stream, is_terminal, line, terminal_size, wrap};
 use crate::view::outage::{self, Outage};
@@ -73,7 +74,6 @@ pub(crate) fn changes<F: 'static, V: 'static>(
             let change: Change<F> = Box::new(move |facts| apply(facts, update));
             Signal::Changed(change)
         }
-        Signal::Reached => Signal::Reached,
         Signal::Lost(failure) => Signal::Lost(failure),
     };
     signals.map(change).boxed_local()
@@ -159,7 +159,6 @@ impl<'a, F: 'static> Pauses<'a, F> {
                 self.outage.lost(number, failure, Timestamp::now());
             }
             Signal::Lost(failure) => return Err(failure),
-            Signal::Reached => self.outage.reached(number),
             Signal::Changed(change) => {
                 self.outage.reached(number);
                 change(facts);

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
-use crate::cluster::facts::{Facts, Seen};
+use crate::cluster::facts::{Facts, Sight};
 
 pub(crate) use advice::{ADD, advice};
 pub(crate) use conditions::of_credentials;
@@ -36,9 +36,7 @@ use rows::{is_settled, rows};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
 pub(crate) use summary::Summary;
-pub(crate) use verdict::{
-    ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, Verdict, verdict, waits_for_canary,
-};
+pub(crate) use verdict::{ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, Verdict, verdict};
 
 /// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
@@ -48,9 +46,6 @@ pub(crate) const STALE: &str = "if this lasts more than a minute, check that the
 
 /// Hint if syncers don't run.
 pub(crate) const SYNCERS: &str = "`kubectl globalps check` names the pods and the reason";
-
-/// Hint if no node can be the canary.
-pub(crate) const CANARY: &str = "`spec.rollout.canary.nodeSelector` must match a node that is ready and not blocked; see `kubectl globalps check`";
 
 /// Hint if a cleanup waits only for unreachable nodes.
 pub(crate) const SKIP: &str = "globalps restores them when they are ready again; to finish without them, add `--skip-unreachable` to `kubectl globalps remove --all` or `uninstall`";
@@ -262,8 +257,8 @@ fn current(facts: &Facts) -> Current<'_> {
     let has_sources = facts.gps().is_some_and(|gps| !gps.spec.sources.is_empty());
     let Some((gps, status)) = reported(facts) else {
         return match facts.additional() {
-            Seen::Absent if !has_sources => Current::Nothing,
-            Seen::Absent | Seen::Present(_) | Seen::Hidden => Current::Stale,
+            Sight::Absent if !has_sources => Current::Nothing,
+            Sight::Absent | Sight::Here(_) | Sight::Hidden => Current::Stale,
         };
     };
     match additional_version(facts, status) {
@@ -278,9 +273,9 @@ fn current(facts: &Facts) -> Current<'_> {
 /// `resourceVersion` of the additional Secret; empty: there is none. The reported one where this user may not see it.
 fn additional_version<'a>(facts: &'a Facts, status: &'a GlobalPullSecretStatus) -> &'a str {
     match facts.additional() {
-        Seen::Present(version) => version,
-        Seen::Absent => "",
-        Seen::Hidden => &status.observed_additional,
+        Sight::Here(version) => version,
+        Sight::Absent => "",
+        Sight::Hidden => &status.observed_additional,
     }
 }
 

@@ -7,15 +7,18 @@ use globalps_core::api::NodePullSecret;
 use globalps_core::decode::Item;
 use globalps_core::names::forget_up_to;
 use globalps_runtime::backoff::Backoff;
-use globalps_runtime::list_events::{Event, SETTLED, list_events, one};
+use globalps_runtime::list_events::{Event, Limits, SETTLED, list_events, one};
 use kube::ResourceExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::{BACKOFF, Cluster};
 
-/// Longer than the watches of other programs: there is one on each node.
-const WATCH_SECONDS: u32 = 290;
+/// Longer watches than those of other programs: there is one on each node.
+const LIMITS: Limits = Limits {
+    watch_seconds: 290,
+    ..Limits::USUAL
+};
 /// A token that was rejected for this long belongs to a deleted pod or account.
 const CUT_OFF: Duration = Duration::from_mins(1);
 
@@ -82,7 +85,7 @@ impl Cluster {
 
     /// One list and the watch that follows, until an error.
     async fn watch_once(&self, sender: &Sender, backoff: &mut Backoff) -> kube::Result<()> {
-        let events = list_events(self.objects(), one(&self.node), WATCH_SECONDS);
+        let events = list_events(self.objects(), one(&self.node), LIMITS, None);
         pin_mut!(events);
         let mut listed = None;
         let mut complete_since = None;

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, bail};
 use globalps_core::api::condition;
 use globalps_core::reasons::{
-    CLUSTER_EVENTS, CLUSTERS, CREDENTIALS, EVENTS, FLEETS, NAMESPACES, NODES, OPERATORS, ROLLOUT,
-    Row, SECRETS, Severity, UNSUPPORTED, WRITES,
+    CLUSTER_EVENTS, CLUSTERS, CREDENTIALS, EVENTS, FLEETS, NAMESPACES, NODE_SECTIONS, NODES,
+    OPERATORS, ROLLOUT, Row, SECRETS, Severity, UNSUPPORTED, WRITES,
 };
 
 pub const PAGES: [&str; 3] = [
@@ -52,6 +52,7 @@ fn list(name: &str) -> Result<String> {
     };
     Ok(match name {
         "nodes" => table("phase | reason | meaning | section", NODES),
+        "node-sections" => sections(NODE_SECTIONS),
         "unsupported" => table("phase | reason | meaning", UNSUPPORTED),
         "rollout" => table(
             "condition | reason | meaning | section",
@@ -75,6 +76,12 @@ fn list(name: &str) -> Result<String> {
         "cluster-events" => table("event | reason | meaning", CLUSTER_EVENTS),
         _ => bail!("no list of reasons is `{name}`"),
     })
+}
+
+fn sections(sections: &[(&str, &str)]) -> String {
+    let one = |(name, text): &(&str, &str)| format!("## {name}\n\n{text}\n");
+    let all: Vec<String> = sections.iter().map(one).collect();
+    all.join("\n")
 }
 
 /// `head`: the columns that the table has.

@@ -1,8 +1,28 @@
 //! Reasons of clusters and fleets, which the hub writes into `ClusterPullSecret`s and `FleetPullSecret`s. The members of a fleet that
-//! have errors of their own have the reason that `Ready` has there.
+//! have errors of their own have the reason that `Ready` has there. In hints, `{name}` and `{namespace}` are those of the
+//! `FleetPullSecret`, and `{source}` is its source Secret.
 
-use super::{NO, Of, YES};
+use super::{Finding, NO, Of, YES, error, warning};
 use crate::api::condition::{PROGRESSING, READY, SOURCE_VALID};
+
+/// Hint about what continues without a person.
+pub const FLEET_FOLLOW: &str =
+    "follow it with `kubectl globalps fleet status {name} -n {namespace} --watch`";
+/// Hints about clusters in a phase.
+pub const CLUSTERS_FAILED: &str = "in that cluster `kubectl globalps check` names the cause; try it and its nodes again with `kubectl globalps fleet retry {name} -n {namespace}`, or go back with `kubectl globalps fleet undo {name} -n {namespace}`";
+pub const CLUSTERS_BLOCKED: &str = "once the cause is gone the hub tries again within 30 s, or at once with `kubectl globalps fleet retry {name} -n {namespace}`";
+pub const CLUSTERS_UNREACHABLE: &str = "does its API server respond, and is the kubeconfig in the hub's Secret valid? The hub updates the cluster when it is back";
+/// The hub writes nothing into such a cluster.
+pub const CLUSTERS_TAKEN: &str = "change the selectors or the kubeconfigs so that one FleetPullSecret selects each cluster, under one name; the hub then continues";
+/// All clusters that a removal still waits for are unreachable.
+pub const CLUSTERS_LEFT: &str = "only unreachable clusters are left: the hub finishes when they are back, or when their `Cluster` or the Secret that registers them is deleted";
+/// Hint about a source Secret that can't be used, while a revision is in force.
+const REPAIR_SOURCE: &str = "fix the Secret, or go back to an earlier revision with `kubectl globalps fleet undo {name} -n {namespace}`";
+const CANARY: Option<Finding> = Some(error(
+    "",
+    "the rollout waits for a canary",
+    "`spec.rollout.canary.clusterSelector` must match a cluster that the hub reaches and that has no error: `kubectl edit fleetpullsecret {name} -n {namespace}`",
+));
 
 const FAILED: Of = ("Failed", "");
 const BLOCKED: Of = ("Blocked", "");
@@ -65,12 +85,18 @@ rows! {
     (READY, NO) => ClustersFailed, None, "The message names the first three";
     (READY, NO) => ClustersBlocked, None, "All clusters but these are done; the message names the first three";
     (READY, NO) => ClustersUnreachable, None, "No cluster has the revision, because the hub reaches none";
-    (READY, NO) => NoClusters, None, "`clusterSelector` and `registered` select no cluster, or none has the revision";
-    (READY, NO) => RolledBack, None, "With `onFailure: Rollback`: too many clusters failed, and all went back to the content before";
-    (READY, NO) => Held, None, "The source is absent or invalid, so the revision stays in force";
-    (READY, NO) => NoSource, None, "There is no valid source yet";
+    (READY, NO) => NoClusters,
+        Some(error("", "selects no cluster", "compare `spec.clusterSelector` with `kubectl get clusters -A --show-labels`, and `spec.registered` with `kubectl get secrets -A -l globalps.io/cluster=true`")),
+        "`clusterSelector` and `registered` select no cluster, or none has the revision";
+    (READY, NO) => RolledBack,
+        Some(error("", "", "change source Secret `{source}`; the hub rolls out what differs from the rejected revision")),
+        "With `onFailure: Rollback`: too many clusters failed, and all went back to the content before";
+    (READY, NO) => Held, Some(error("", "", REPAIR_SOURCE)), "The source is absent or invalid, so the revision stays in force";
+    (READY, NO) => NoSource, Some(error("", "", "create the Secret, of type `kubernetes.io/dockerconfigjson`")), "There is no valid source yet";
     (READY, NO) => Removing, None, "The FleetPullSecret is being deleted; the message counts the clusters that still have the Secret";
-    (READY, NO) => SelectorInvalid, None, "A selector can't be decoded";
+    (READY, NO) => SelectorInvalid,
+        Some(error("", "", "fix the selector: `kubectl edit fleetpullsecret {name} -n {namespace}`")),
+        "A selector can't be decoded";
     (READY, NO) => NoImagePullSecret, None, "The Secret in `install.imagePullSecret` is missing or invalid, so the hub rolls nothing out";
     (READY, NO) => TooLarge, None, "The revisions of the namespace exceed what the hub keeps";
     (READY, NO) => NamespaceForbidden, None,
@@ -79,11 +105,13 @@ rows! {
     (READY, NO) => Unreadable, None, "The FleetPullSecret can't be decoded; clusters keep what they have";
     (READY, NO) => ReconcileFailed, None, "The API server refuses writes of the hub";
     (PROGRESSING, YES) => RollingOut, None, "The message counts the clusters that are left";
-    (PROGRESSING, YES) => WaitingForCanary, None, "No cluster can be the canary; the message names those that may be one";
-    (PROGRESSING, NO) => NoCanary, None, "`canary.clusterSelector` matches no cluster";
+    (PROGRESSING, YES) => WaitingForCanary, CANARY, "No cluster can be the canary; the message names those that may be one";
+    (PROGRESSING, NO) => NoCanary, CANARY, "`canary.clusterSelector` matches no cluster";
     (PROGRESSING, NO) => Complete, None, "No cluster is left";
     (PROGRESSING, NO) => ClustersUnreachable, None, "Nothing else is left to do; the hub continues when they are back";
-    (PROGRESSING, NO) => Paused, None, "`spec.rollout.paused` is true";
+    (PROGRESSING, NO) => Paused,
+        Some(warning("", "the rollout is paused", "go on with `kubectl globalps fleet resume {name} -n {namespace}`")),
+        "`spec.rollout.paused` is true";
     (PROGRESSING, NO) => Halted, None, "Too many clusters have failed";
     (PROGRESSING, NO) => Held, None, "See `Ready`";
     (SOURCE_VALID, YES) => Valid, None, "The message names entries that are not used";
@@ -97,6 +125,8 @@ rows! {
 rows! {
     /// What `fleet status` shows and no object has.
     SHOWN
-    ("Unknown", "") => NotReported, None, "The hub has not reported on this spec yet";
+    ("Unknown", "") => NotReported,
+        Some(warning("", "the hub has not reported on", "does the hub run? See `kubectl get deployment globalps-hub -n globalps-system`")),
+        "The hub has not reported on this spec yet";
     ("Pending", "") => Revoked, None, "The cluster made no progress, so the hub revoked its last assignment";
 }

@@ -15,17 +15,22 @@ macro_rules! rows {
 mod clusters;
 mod deliveries;
 mod events;
+mod guide;
 mod nodes;
 mod rollout;
 mod secrets;
 
 use std::fmt;
 
-pub use clusters::{CLUSTERS, FLEETS, SHOWN};
+pub use clusters::{
+    CLUSTERS, CLUSTERS_BLOCKED, CLUSTERS_FAILED, CLUSTERS_LEFT, CLUSTERS_TAKEN,
+    CLUSTERS_UNREACHABLE, FLEET_FOLLOW, FLEETS, SHOWN,
+};
 pub use deliveries::{NAMESPACES, OPERATORS, OPERATORS_INSTALL, WRITES, of_operator};
 pub use events::{CLUSTER_EVENTS, EVENTS, event_type};
+pub use guide::NODE_SECTIONS;
 pub use nodes::{NODE_UNREACHABLE, NODES, UNSUPPORTED};
-pub use rollout::ROLLOUT;
+pub use rollout::{CANARY, NO_DELIVERY, ROLLOUT};
 pub use secrets::{CREDENTIALS, SECRETS};
 
 use crate::api::{Phase, condition as types};
@@ -238,4 +243,10 @@ pub fn of_condition(type_: &str, status: &str, reason: &str) -> Option<Finding> 
     let first =
         first.filter(|_| ![types::READY, types::PROGRESSING, types::DEGRADED].contains(&type_));
     rows.find(|row| *reason == row.reason).or(first)?.finding
+}
+
+/// Of a `FleetPullSecret` whose rollout does not go on for this reason.
+pub fn of_fleet(reason: Reason) -> Option<Finding> {
+    let mut rows = FLEETS.iter().chain(SHOWN);
+    rows.find_map(|row| row.finding.filter(|_| row.reason == reason))
 }

@@ -3,11 +3,16 @@
 use super::{Finding, NO, YES, error, ok, warning};
 use crate::api::condition::{DEGRADED, PROGRESSING, READY, SYNCERS_HEALTHY};
 
-const CANARY: Option<Finding> = Some(warning(
+pub const CANARY: Finding = warning(
     "canary-waiting",
     "the rollout waits for a canary",
     "`spec.rollout.canary.nodeSelector` must match a node that is ready and not blocked; see `kubectl globalps check`",
-));
+);
+pub const NO_DELIVERY: Finding = error(
+    "no-delivery",
+    "",
+    "`kubectl globalps install --deliver-to-namespaces` delivers to namespaces, `--delivery ConfigFile` to nodes",
+);
 const UNHEALTHY: Option<Finding> = Some(error(
     "syncers-unhealthy",
     "",
@@ -23,8 +28,7 @@ rows! { ROLLOUT
     (READY, NO) => NoNodes,
         Some(warning("no-nodes", "", "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`")),
         "A revision exists, but no node has it";
-    (READY, NO) => NoDelivery,
-        Some(error("no-delivery", "", "`kubectl globalps install --deliver-to-namespaces` delivers to namespaces, `--delivery ConfigFile` to nodes")),
+    (READY, NO) => NoDelivery, Some(NO_DELIVERY),
         "No pod gets the credentials: `spec.kubelet.delivery` is `None`, and `spec.imagePullSecrets.enabled` is false";
     (READY, NO) => NoAdditional, None, "There is no additional Secret and no valid source";
     (READY, NO) => AdditionalInvalid, None, "The additional Secret is invalid; see `AdditionalValid`";
@@ -39,9 +43,9 @@ rows! { ROLLOUT
     (PROGRESSING, YES) => Restoring, None, "Nodes get their own files back";
     (PROGRESSING, YES) => CleaningUp, None, "All nodes are restored; the syncers and other objects are removed";
     (PROGRESSING, YES) => SyncersRolling, None, "The nodes that wait get the revision once their syncers' pods are replaced";
-    (PROGRESSING, YES) => WaitingForCanary, CANARY,
+    (PROGRESSING, YES) => WaitingForCanary, Some(CANARY),
         "No node can be the canary: the nodes that the message names are NotReady, excluded, have failed or an error of their own. A canary no longer counts towards `canary.nodes` once it has been NotReady for 5 minutes or unresponsive for 2, and at once if it is excluded or has an error of its own, so that the others are enough; but one must have the revision";
-    (PROGRESSING, NO) => NoCanary, CANARY, "`rollout.canary.nodeSelector` matches no node";
+    (PROGRESSING, NO) => NoCanary, Some(CANARY), "`rollout.canary.nodeSelector` matches no node";
     (PROGRESSING, NO) => Held,
         Some(error("held", "nothing changes", "fix the pull secrets named above, or go back with `kubectl globalps undo`; `kubectl globalps remove --all` removes the additional credentials, with `--source NAME` those of a source")),
         "No node changes, because no pull secret is valid, because the configuration no longer names the last source although its Secret exists, because `spec.nodeSelector` matches no node although nodes have credentials, or because the CustomResourceDefinition of `NodePullSecret` is missing. `kubectl globalps check` shows what to do";

@@ -18,10 +18,8 @@ pub(super) struct Slim {
     status: SlimStatus,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 pub(super) struct SlimMeta {
-    /// A bookmark has none.
-    #[serde(default)]
     pub(super) name: String,
     #[serde(default)]
     labels: BTreeMap<String, String>,

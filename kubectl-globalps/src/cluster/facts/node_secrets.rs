@@ -1,42 +1,35 @@
 //! The `NodePullSecret`s, without what nobody looks at: of an object's answer that is more than half.
 
-use std::collections::BTreeMap;
-
-use futures::FutureExt as _;
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
-use globalps_core::decode::{Item, decode};
+use globalps_core::decode::{Item, Unreadable};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::core::Request;
 use kube::{Resource as _, ResourceExt as _};
 use serde::Deserialize;
 
+use super::name_of;
 use super::pages::{Format, pages_as};
 use super::store::Store;
-use super::watch::{self, PARAMS, Signals, Watched};
+use super::watch::{Kind, Signals, watch_kind};
 use crate::cluster::client::Cluster;
 use crate::error::Result;
 
-#[derive(Deserialize)]
-struct Slim {
-    metadata: SlimMeta,
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Slim {
+    metadata: ObjectMeta,
     #[serde(default)]
     spec: NodePullSecretSpec,
     status: Option<NodePullSecretStatus>,
 }
 
-#[derive(Deserialize)]
-struct SlimMeta {
-    name: String,
-    generation: Option<i64>,
-    annotations: Option<BTreeMap<String, String>>,
-}
+globalps_core::view!(Slim: NodePullSecret);
 
 /// One that can't be decoded says so by its phase.
-fn shown(item: Item<Slim>) -> NodePullSecret {
-    match item {
-        Item::Readable(slim) => slim.into(),
-        Item::Unreadable(unreadable) => NodePullSecret {
+fn shown(object: Result<Slim, Box<Unreadable>>) -> NodePullSecret {
+    match object {
+        Ok(slim) => slim.into(),
+        Err(unreadable) => NodePullSecret {
             spec: NodePullSecretSpec::default(),
             status: Some(NodePullSecretStatus {
                 observed_generation: unreadable.metadata.generation.unwrap_or_default(),
@@ -54,7 +47,7 @@ impl From<Slim> for NodePullSecret {
     fn from(slim: Slim) -> Self {
         Self {
             metadata: ObjectMeta {
-                name: Some(slim.metadata.name),
+                name: slim.metadata.name,
                 generation: slim.metadata.generation,
                 annotations: slim.metadata.annotations,
                 ..ObjectMeta::default()
@@ -74,7 +67,7 @@ pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>>
     let params = ListParams::default();
     let format = Format::Objects;
     let listed = pages_as(cluster, doing, &list, params, format, |item: Item<Slim>| {
-        let object = shown(item);
+        let object = shown(item.into_result());
         store.insert(object.name_any(), object);
     });
     store.version = listed.await?;
@@ -86,20 +79,15 @@ pub(super) fn watch<'a>(
     cluster: &'a Cluster<'a>,
     listed: &Store<NodePullSecret>,
 ) -> Signals<'a, NodePullSecret> {
-    let path = NodePullSecret::url_path(&(), Some(&cluster.namespace));
-    let watched = Watched {
+    let kind = Kind {
         doing: "watch the NodePullSecrets",
-        request: Request::new(path),
-        params: PARAMS,
-        format: Format::Objects,
-        version: listed.version(),
-        list: Box::new(|| list(cluster).boxed_local()),
-        read: Box::new(|object| {
-            let object = shown(decode(object)?);
-            Ok(vec![(object.name_any(), Some(object))])
-        }),
+        api: cluster.api(),
+        params: ListParams::default(),
+        listed: listed.version(),
+        key: name_of,
+        keep: |object| Some(shown(object)),
     };
-    watch::watch(cluster, watched)
+    watch_kind(cluster, kind)
 }
 
 #[cfg(test)]
@@ -114,7 +102,7 @@ mod tests {
     fn an_unreadable_object_is_shown_as_such() {
         let text = r#"{"metadata": {"name": "n", "generation": 3}, "spec": {"revision": []}}"#;
         let item: Item<Slim> = serde_json::from_str(text).expect("an object");
-        let object = shown(item);
+        let object = shown(item.into_result());
         let status = object.status.as_ref().expect("a status");
         assert_eq!(object.name_any(), "n");
         assert_eq!(status.message, "its field `spec.revision` can't be decoded");

@@ -3,27 +3,31 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use futures::TryStreamExt as _;
 use futures::future::try_join_all;
-use futures::stream::{self, StreamExt as _};
-use futures::{FutureExt as _, TryFutureExt as _, TryStreamExt as _};
+use futures::stream::{self, Stream, StreamExt as _};
 use globalps_core::names;
 use globalps_core::virtual_nodes::{VIRTUAL_NODE_LABELS, VirtualMark};
+use globalps_runtime::list_events::{Event, list_events};
 use hyper::header::{ACCEPT, HeaderValue};
 use k8s_openapi::api::core::v1::Node;
-use kube::Resource as _;
-use kube::api::{ListParams, WatchParams};
+use kube::api::{ListParams, ObjectMeta};
+use kube::client::Body;
 use kube::core::Request;
+use kube::{Api, Client, Resource as _};
 use serde::Deserialize;
 use serde_json::Value;
+use tower::{BoxError, service_fn};
 
 use super::node::{Slim, SlimMeta};
-use super::pages::{Format, PageMeta, pages, unsendable};
+use super::pages::{PageMeta, pages, unsendable};
 use super::store::{Lost, NodeFacts, Store};
-use super::watch::{self, PARAMS, Signal, Signals, Update, Watched};
+use super::watch::{Objects, Signal, Signals, Update, watch as signals_of};
 use crate::cluster::client::Cluster;
 use crate::error::{Failure, Result};
 
 const DOING: &str = "list the Nodes";
+const DOING_WATCH: &str = "watch the Nodes";
 /// Lines that are asked for at a time; each has some 200 bytes.
 const LINES: u32 = 5000;
 /// Where more nodes than these are not ready, all are asked for in full: that is fewer requests.
@@ -33,30 +37,32 @@ const AT_ONCE: usize = 8;
 /// Changes whose details are asked for together.
 const AT_A_TIME: usize = 500;
 
-/// What the API server shows to people.
-#[derive(Deserialize)]
+/// What the API server shows to people: a list, or an event of a watch.
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Table {
+struct Table<M> {
     #[serde(default)]
-    metadata: PageMeta,
+    metadata: M,
     /// `None`: those of an earlier event.
     column_definitions: Option<Vec<Column>>,
     rows: Vec<Row>,
 }
 
-#[derive(Deserialize)]
+globalps_core::view!(Table<ObjectMeta>: Node);
+
+#[derive(Clone, Debug, Deserialize)]
 struct Column {
     name: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 struct Row {
     cells: Vec<Value>,
     /// With metadata only, where that was asked for.
     object: Option<RowObject>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 struct RowObject {
     metadata: SlimMeta,
 }
@@ -73,7 +79,7 @@ impl Row {
     }
 }
 
-impl Table {
+impl<M> Table<M> {
     fn column(&self, name: &str) -> Option<usize> {
         let mut columns = self.column_definitions.iter().flatten();
         columns.position(|column| column.name == name)
@@ -84,6 +90,18 @@ impl Table {
         let (name, status) = (self.column("Name")?, self.column("Status")?);
         let node = |row: &Row| Some((row.text(name)?.to_owned(), row.is_ready(status)?));
         self.rows.iter().map(node).collect()
+    }
+
+    /// `status`: that column, as an event had it.
+    fn lines(self, asked: &Asked, status: &mut Option<usize>) -> Objects<Line> {
+        *status = self.column("Status").or(*status);
+        let line = |row: Row| {
+            let is_ready = status.and_then(|status| row.is_ready(status));
+            let meta = row.object?.metadata;
+            let line = Line::of(asked, &meta, is_ready);
+            Some((meta.name, Some(line)))
+        };
+        self.rows.into_iter().filter_map(line).collect()
     }
 }
 
@@ -212,38 +230,54 @@ pub(super) fn watch<'a>(
     listed: &Store<NodeFacts>,
     asked: Asked,
 ) -> Signals<'a, NodeFacts> {
-    let (of_list, of_line) = (asked.clone(), asked.clone());
-    let mut status = None;
-    let watched = Watched {
-        doing: "watch the Nodes",
-        request: all_nodes(),
-        params: WatchParams {
-            label_selector: asked.selector.clone(),
-            ..PARAMS
-        },
-        format: Format::Table,
-        version: listed.version(),
-        list: Box::new(move || {
-            let asked = of_list.clone();
-            let listing = async move { list(cluster, &asked).await };
-            listing
-                .map_ok(|store| store.map(|_, facts| Line::Known(facts)))
-                .boxed_local()
-        }),
-        read: Box::new(move |object| {
-            let table: Table = serde_json::from_str(object.get())?;
-            status = table.column("Status").or(status);
-            let line = |row: Row| {
-                let is_ready = status.and_then(|status| row.is_ready(status));
-                let meta = row.object?.metadata;
-                Some((meta.name.clone(), Some(Line::of(&of_line, &meta, is_ready))))
-            };
-            Ok(table.rows.into_iter().filter_map(line).collect())
-        }),
-    };
-    let together = watch::watch(cluster, watched).ready_chunks(AT_A_TIME);
+    let (mut version, of_events) = (listed.version(), asked.clone());
+    let begin =
+        move || stream::once(events(cluster, of_events.clone(), version.take())).try_flatten();
+    let together = signals_of(begin, DOING_WATCH).ready_chunks(AT_A_TIME);
     let settled = together.then(move |signals| settled(cluster, signals, asked.clone()));
     settled.flat_map(stream::iter).boxed_local()
+}
+
+/// `version`: of a list that is known already.
+async fn events<'a>(
+    cluster: &'a Cluster<'a>,
+    asked: Asked,
+    version: Option<String>,
+) -> Result<impl Stream<Item = Result<Event<Objects<Line>>>> + 'a> {
+    let (listed, version) = if let Some(version) = version {
+        (None, version)
+    } else {
+        let store = list(cluster, &asked).await?;
+        let version = store.version.clone();
+        let lines = store.into_iter();
+        let lines = lines.map(|(name, facts)| (name, Some(Line::Known(facts))));
+        (Some(lines.collect()), version)
+    };
+    let listed = listed.into_iter();
+    let listed = listed.flat_map(|lines| [Event::InitApply(lines), Event::InitDone].map(Ok));
+    let params = ListParams {
+        label_selector: asked.selector.clone(),
+        ..ListParams::default()
+    };
+    let api: Api<Table<ObjectMeta>> = Api::all(tables(&cluster.client));
+    let changes = list_events(api, params, cluster.watch_limits(), Some(version));
+    let mut status = None;
+    let changes = changes
+        .map_ok(move |event| event.map(|table| table.lines(&asked, &mut status)))
+        .map_err(|error| cluster.failure(DOING_WATCH, &error));
+    Ok(stream::iter(listed).chain(changes))
+}
+
+/// The client, which asks for what the API server shows to people.
+fn tables(client: &Client) -> Client {
+    let client = client.clone();
+    let service = service_fn(move |mut request: hyper::Request<Body>| {
+        let table = HeaderValue::from_static("application/json;as=Table;v=v1;g=meta.k8s.io");
+        request.headers_mut().insert(ACCEPT, table);
+        let client = client.clone();
+        async move { client.send(request).await.map_err(BoxError::from) }
+    });
+    Client::new(service, names::NAMESPACE)
 }
 
 /// Changes with the details of the nodes that are not ready. Where there are no details, such a node has its status since now.
@@ -276,7 +310,6 @@ async fn settled(
             });
             Signal::Changed(Update::Some(facts.collect()))
         }
-        Signal::Reached => Signal::Reached,
         Signal::Lost(failure) => Signal::Lost(failure),
     };
     signals.into_iter().map(settle).collect()
@@ -311,13 +344,9 @@ async fn lines(
         *request.uri_mut() = uri
             .parse()
             .map_err(|_| unsendable(DOING, "its address is none"))?;
-        request.headers_mut().insert(
-            ACCEPT,
-            HeaderValue::from_static("application/json;as=Table;v=v1;g=meta.k8s.io"),
-        );
-        let table = cluster
-            .call(DOING, cluster.client.request::<Table>(request))
-            .await?;
+        let table = tables(&cluster.client);
+        let table = table.request::<Table<PageMeta>>(request);
+        let table = cluster.call(DOING, table).await?;
         let Some(page) = table.nodes() else {
             return Ok(None);
         };
@@ -465,7 +494,7 @@ mod tests {
             (columns, json!([{"cells": ["a", 3]}]), None),
         ] {
             let table = json!({"kind": "Table", "columnDefinitions": columns, "rows": rows});
-            let table: Table = serde_json::from_value(table).expect("a table");
+            let table: Table<PageMeta> = serde_json::from_value(table).expect("a table");
             assert_eq!(table.nodes(), expected);
         }
     }

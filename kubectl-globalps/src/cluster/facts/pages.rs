@@ -10,7 +10,7 @@ use crate::cluster::client::Cluster;
 use crate::error::{Failure, Result};
 
 /// Objects that are asked for at a time: more would only need more memory.
-const PAGE: u32 = 500;
+pub(super) const PAGE: u32 = 500;
 
 /// The little of a list's own that matters.
 #[derive(Default, Deserialize)]
@@ -24,11 +24,9 @@ pub(super) struct PageMeta {
 
 /// How the API server writes objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(super) enum Format {
     Objects,
     Metadata,
-    /// The columns of `kubectl get`.
-    Table,
 }
 
 #[derive(Deserialize)]
@@ -80,7 +78,7 @@ pub(super) async fn pages_as<T: DeserializeOwned, const OWNERS: bool>(
     loop {
         let request = match format {
             Format::Metadata => list.list_metadata(&params),
-            Format::Objects | Format::Table => list.list(&params),
+            Format::Objects => list.list(&params),
         };
         let request = request.map_err(|error| unsendable(doing, &error.to_string()))?;
         let answer = cluster.client.request::<Page<Item<T, OWNERS>>>(request);

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use globalps_core::virtual_nodes::VirtualMark;
 use jiff::Timestamp;
 
+use crate::error::{Result, allowed};
+
 /// Objects by name.
 #[derive(Clone, Debug)]
 pub(crate) struct Store<V> {
@@ -43,12 +45,23 @@ impl<V> Store<V> {
         self.current.len()
     }
 
+    /// Adds those that can be decoded.
+    pub(super) fn extend(&mut self, objects: Vec<(String, Option<V>)>) {
+        let readable = objects.into_iter();
+        let readable = readable.filter_map(|(name, value)| Some((name, value?)));
+        self.current.extend(readable);
+    }
+
     /// `None`: it is gone.
     pub(super) fn set(&mut self, name: String, value: Option<V>) {
         match value {
             Some(value) => drop(self.current.insert(name, value)),
             None => drop(self.current.remove(&name)),
         }
+    }
+
+    pub(super) fn into_iter(self) -> impl Iterator<Item = (String, V)> {
+        self.current.into_iter()
     }
 
     pub(super) fn map<W>(self, change: impl Fn(&str, V) -> W) -> Store<W> {
@@ -68,12 +81,40 @@ impl<V> Store<V> {
     }
 }
 
-/// A thing that this user may not be allowed to see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Seen<T> {
+/// An object that this user may not read, or that may not exist.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Sight<T> {
     Hidden,
     Absent,
-    Present(T),
+    Here(T),
+}
+
+impl<T> Sight<T> {
+    /// From the API server's answer: 403 is `Hidden`.
+    pub(crate) fn of(answer: Result<Option<T>>) -> Result<Self> {
+        Ok(match allowed(answer)? {
+            Some(Some(found)) => Self::Here(found),
+            Some(None) => Self::Absent,
+            None => Self::Hidden,
+        })
+    }
+
+    pub(crate) fn map<U>(self, with: impl FnOnce(T) -> U) -> Sight<U> {
+        match self {
+            Self::Here(found) => Sight::Here(with(found)),
+            Self::Absent => Sight::Absent,
+            Self::Hidden => Sight::Hidden,
+        }
+    }
+
+    /// Both: absent where one of them is.
+    pub(crate) fn and<U>(self, other: Sight<U>) -> Sight<(T, U)> {
+        match (self, other) {
+            (Self::Here(one), Sight::Here(other)) => Sight::Here((one, other)),
+            (Self::Absent, _) | (_, Sight::Absent) => Sight::Absent,
+            _ => Sight::Hidden,
+        }
+    }
 }
 
 /// What matters of a Node.

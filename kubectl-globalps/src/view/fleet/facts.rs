@@ -1,14 +1,17 @@
 //! `FleetPullSecret`s and `ClusterPullSecret`s of the management cluster, kept up to date by watches.
 
+use std::fmt::Debug;
+
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::decode::Item;
+use globalps_runtime::list_events::one;
 use kube::api::{ListParams, ObjectMeta};
 use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
 
 use super::FleetStatus;
 use crate::cluster::Cluster;
-use crate::cluster::facts::{Format, Kind, Signals, Store, pages, watch_kind};
+use crate::cluster::facts::{Kind, Signals, Store, pages, watch_kind};
 use crate::error::{Failure, Result};
 
 /// Which of them are of interest.
@@ -126,14 +129,16 @@ pub(super) fn watch<'a, K>(
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
         + serde::de::DeserializeOwned
+        + Clone
+        + Debug
+        + Send
         + 'static,
 {
-    let api: Api<K> = api(cluster, all_namespaces);
     let kind = Kind {
         doing,
-        path: api.resource_url().to_owned(),
-        name,
-        format: Format::Objects,
+        api: api(cluster, all_namespaces),
+        params: name.map_or_else(ListParams::default, |name| one(&name)),
+        listed: None,
         key: key_of,
         keep: Result::ok,
     };

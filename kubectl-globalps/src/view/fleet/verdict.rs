@@ -1,13 +1,15 @@
 //! What to do next about a `FleetPullSecret`, and whether a wait for it is over. Pure.
 
 use globalps_core::api::{ClusterPhase, condition};
-use globalps_core::names;
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{
+    CLUSTERS_BLOCKED, CLUSTERS_FAILED, CLUSTERS_LEFT, CLUSTERS_TAKEN, CLUSTERS_UNREACHABLE,
+    FLEET_FOLLOW, Reason, of_fleet,
+};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{ClusterRow, FleetStatus, is_obstacle};
 use crate::terminal::number;
-use crate::view::status::{ConditionRow, waits_for_canary};
+use crate::view::status::ConditionRow;
 
 /// That no cluster is selected counts from here on: at first the hub has not looked.
 const NEW: SignedDuration = SignedDuration::from_secs(15);
@@ -130,54 +132,55 @@ fn is_new(status: &FleetStatus, now: Timestamp) -> bool {
 /// What is the matter, and what to do next; `None`: nothing.
 pub(crate) fn advice(status: &FleetStatus) -> Option<Advice> {
     let fleet = &status.fleet;
-    let title = fleet.name.as_str();
     if fleet.ready {
         return None;
     }
-    let follow = || format!("follow it with {}", command_with_watch(title));
-    let reason = Reason::parse(&fleet.reason);
-    let (message, hint) = match reason {
-        Some(Reason::NotReported) => (
-            format!("the hub has not reported on FleetPullSecret `{title}` yet"),
-            format!(
-                "does the hub run? See `kubectl get deployment {} -n {}`",
-                names::HUB,
-                names::CONTROLLER_NAMESPACE
-            ),
-        ),
-        Some(Reason::Removing) => removing(status),
-        Some(Reason::SelectorInvalid) => (
-            fleet.message.clone(),
-            edit(title, "fix the selector"),
-        ),
-        // Its message says what to do.
-        Some(Reason::NamespaceForbidden | Reason::NamespaceNotTrusted | Reason::TooLarge) => (fleet.message.clone(), follow()),
-        Some(Reason::NoSource | Reason::Held) => source_advice(status),
-        Some(Reason::RolledBack) => (
-            fleet.message.clone(),
-            format!("change source Secret `{}`; the hub rolls out what differs from the rejected revision", status.source),
-        ),
-        Some(Reason::NoClusters) if has_no_cluster(status) => (
-            format!("FleetPullSecret `{title}` selects no cluster"),
-            "compare `spec.clusterSelector` with `kubectl get clusters -A --show-labels`, and `spec.registered` with `kubectl get secrets -A -l globalps.io/cluster=true`".to_owned(),
-        ),
-        Some(Reason::RollingOut) if let Some(why) = canary_wait(status) => (
-            waits_for_canary(why),
-            edit(title, "`spec.rollout.canary.clusterSelector` must match a cluster that the hub reaches and that has no error"),
-        ),
-        _ => return of_clusters(status).or_else(|| {
-            let hint = match reason {
-                Some(Reason::Paused) => format!("go on with {}", command("resume", title)),
-                _ => follow(),
-            };
-            let message = match reason {
-                Some(Reason::Paused) => format!("the rollout is paused: {}", fleet.message),
-                _ => fleet.message.clone(),
-            };
-            Some((message, hint))
-        }),
+    let title = format!("FleetPullSecret `{}`", fleet.name);
+    let of_reason = |reason, message: &str| {
+        let finding = of_fleet(reason);
+        let hint = finding.map_or(FLEET_FOLLOW, |it| it.hint);
+        let message = finding.map_or(message.to_owned(), |it| it.message(message));
+        (message, filled(hint, status))
     };
-    Some((message, hint))
+    let reason = Reason::parse(&fleet.reason);
+    Some(match reason {
+        Some(reason @ Reason::NotReported) => {
+            let (message, hint) = of_reason(reason, "");
+            (format!("{message} {title} yet"), hint)
+        }
+        Some(Reason::Removing) => removing(status),
+        Some(reason @ (Reason::NoSource | Reason::Held)) => {
+            let (message, hint) = of_reason(reason, &fleet.message);
+            (source_error(status).unwrap_or(message), hint)
+        }
+        Some(reason @ Reason::NoClusters) if has_no_cluster(status) => {
+            let (message, hint) = of_reason(reason, "");
+            (format!("{title} {message}"), hint)
+        }
+        Some(Reason::RollingOut) if let Some(why) = canary_wait(status) => {
+            of_reason(Reason::NoCanary, why)
+        }
+        // Without a hint, its message says what to do.
+        Some(
+            reason @ (Reason::SelectorInvalid
+            | Reason::NamespaceForbidden
+            | Reason::NamespaceNotTrusted
+            | Reason::TooLarge
+            | Reason::RolledBack),
+        ) => of_reason(reason, &fleet.message),
+        _ => of_clusters(status).unwrap_or_else(|| match reason {
+            Some(Reason::Paused) => of_reason(Reason::Paused, &fleet.message),
+            _ => (fleet.message.clone(), filled(FLEET_FOLLOW, status)),
+        }),
+    })
+}
+
+/// A hint of the catalogue.
+fn filled(hint: &str, status: &FleetStatus) -> String {
+    let (namespace, name) = status.fleet.name.split_once('/').unwrap_or_default();
+    hint.replace("{name}", name)
+        .replace("{namespace}", namespace)
+        .replace("{source}", &status.source)
 }
 
 /// Why no cluster can be the canary; `None`: one can, or was.
@@ -207,7 +210,7 @@ fn stuck_removal(status: &FleetStatus) -> Option<Advice> {
         let number = clusters(left().count());
         return Some((
             format!("{being_deleted} its rollout is paused: the Secret stays in {number}"),
-            format!("go on with {}", command("resume", title)),
+            filled(of_fleet(Reason::Paused).map_or("", |it| it.hint), status),
         ));
     }
     let is_blocked = |row: &&ClusterRow| row.is_removal && row.phase == Blocked;
@@ -220,10 +223,7 @@ fn stuck_removal(status: &FleetStatus) -> Option<Advice> {
                 clusters(blocked.len()),
                 list(&blocked)
             ),
-            format!(
-                "once the cause is gone the hub tries again within 30 s, or at once with {}",
-                command("retry", title)
-            ),
+            filled(CLUSTERS_BLOCKED, status),
         )
     })
 }
@@ -238,90 +238,43 @@ fn removing(status: &FleetStatus) -> Advice {
         status.fleet.message
     );
     let unreachable = status.in_phase(ClusterPhase::Unreachable).count();
-    let hint = if unreachable > 0 && unreachable == status.clusters.len() {
-        "only unreachable clusters are left: the hub finishes when they are back, or when their `Cluster` or the Secret that registers them is deleted".to_owned()
-    } else {
-        format!("follow it with {}", command_with_watch(title))
-    };
-    (message, hint)
+    let is_all = unreachable > 0 && unreachable == status.clusters.len();
+    let hint = if is_all { CLUSTERS_LEFT } else { FLEET_FOLLOW };
+    (message, filled(hint, status))
 }
 
-fn command_with_watch(title: &str) -> String {
-    let command = command("status", title);
-    format!("{} --watch`", command.trim_end_matches('`'))
-}
-
-fn edit(title: &str, what: &str) -> String {
-    let (namespace, name) = title.split_once('/').unwrap_or_default();
-    format!("{what}: `kubectl edit fleetpullsecret {name} -n {namespace}`")
-}
-
-fn source_advice(status: &FleetStatus) -> Advice {
-    let fleet = &status.fleet;
-    let source = status
-        .condition(condition::SOURCE_VALID)
-        .filter(|it| it.status == "False");
-    let message = match source {
-        Some(found) => format!(
-            "source Secret `{}` can't be used: {}",
-            status.source,
-            said(&found.reason, &found.message)
-        ),
-        None => fleet.message.clone(),
-    };
-    let hint = if fleet.revision > 0 {
-        format!(
-            "fix the Secret, or go back to an earlier revision with {}",
-            command("undo", &fleet.name)
-        )
-    } else {
-        "create the Secret, of type `kubernetes.io/dockerconfigjson`".to_owned()
-    };
-    (message, hint)
+fn source_error(status: &FleetStatus) -> Option<String> {
+    let found = status.condition(condition::SOURCE_VALID)?;
+    (found.status == "False").then(|| {
+        let said = said(&found.reason, &found.message);
+        format!("source Secret `{}` can't be used: {said}", status.source)
+    })
 }
 
 /// Clusters with errors, the failed ones first.
 fn of_clusters(status: &FleetStatus) -> Option<Advice> {
-    let title = status.fleet.name.as_str();
     let rows = |phase| -> Vec<&ClusterRow> { status.in_phase(phase).collect() };
-    let failed = rows(ClusterPhase::Failed);
-    if !failed.is_empty() {
-        return Some((
-            format!("{} failed: {}", clusters(failed.len()), list(&failed)),
-            format!(
-                "in that cluster `kubectl globalps check` names the cause; try it and its nodes again with {}, or go back with {}",
-                command("retry", title),
-                command("undo", title)
-            ),
-        ));
-    }
     let blocked = rows(ClusterPhase::Blocked);
-    if !blocked.is_empty() {
-        let hint = if blocked.iter().all(|row| is_obstacle(&row.reason)) {
-            "change the selectors or the kubeconfigs so that one FleetPullSecret selects each cluster, under one name; the hub then continues".to_owned()
-        } else {
-            format!(
-                "once the cause is gone the hub tries again within 30 s, or at once with {}",
-                command("retry", title)
-            )
-        };
-        return Some((
-            format!("{} blocked: {}", clusters(blocked.len()), list(&blocked)),
-            hint,
-        ));
-    }
-    let unreachable = rows(ClusterPhase::Unreachable);
-    let is_all = status.fleet.counts.progressing == 0 && rows(ClusterPhase::Pending).is_empty();
-    (!unreachable.is_empty() && is_all).then(|| {
-        (
-            format!(
-                "{} unreachable: {}",
-                clusters(unreachable.len()),
-                list(&unreachable)
-            ),
-            "does its API server respond, and is the kubeconfig in the hub's Secret valid? The hub updates the cluster when it is back".to_owned(),
-        )
-    })
+    let is_taken = blocked.iter().all(|row| is_obstacle(&row.reason));
+    let is_last = status.fleet.counts.progressing == 0 && rows(ClusterPhase::Pending).is_empty();
+    let hint_of_blocked = if is_taken {
+        CLUSTERS_TAKEN
+    } else {
+        CLUSTERS_BLOCKED
+    };
+    let unreachable = if is_last {
+        rows(ClusterPhase::Unreachable)
+    } else {
+        Vec::new()
+    };
+    let all = [
+        (rows(ClusterPhase::Failed), "failed", CLUSTERS_FAILED),
+        (blocked, "blocked", hint_of_blocked),
+        (unreachable, "unreachable", CLUSTERS_UNREACHABLE),
+    ];
+    let (rows, what, hint) = all.into_iter().find(|(rows, ..)| !rows.is_empty())?;
+    let message = format!("{} {what}: {}", clusters(rows.len()), list(&rows));
+    Some((message, filled(hint, status)))
 }
 
 /// The first three, each with its reason.

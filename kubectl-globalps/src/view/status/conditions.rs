@@ -1,14 +1,13 @@
 //! Warnings from the controller's conditions during a rollout. Pure.
 
 use globalps_core::api::{GlobalPullSecretStatus, condition};
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{CANARY, NO_DELIVERY, Reason};
 
-use super::verdict::{CHECK, said, waits_for_canary};
-use super::{CANARY, SYNCERS, Status, renewal};
+use super::verdict::{CHECK, said};
+use super::{SYNCERS, Status, renewal};
 
 /// Hint if namespaces are not synced.
 pub(super) const NAMESPACES: &str = "`kubectl globalps status --namespaces` shows each namespace, `kubectl globalps check` what to do about it";
-const NO_DELIVERY: &str = "`kubectl globalps install --deliver-to-namespaces` delivers to namespaces, `--delivery ConfigFile` to nodes";
 
 /// Why namespaces still have pull secrets although there is nothing to deliver; `None` without a failure.
 pub(super) fn left_in_namespaces(status: &Status) -> Option<String> {
@@ -56,10 +55,10 @@ pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, 
         return Some((message.to_owned(), SYNCERS));
     }
     if let Some(message) = find(condition::PROGRESSING, "True", &[Reason::WaitingForCanary]) {
-        return Some((waits_for_canary(message), CANARY));
+        return Some((CANARY.message(message), CANARY.hint));
     }
     if let Some(message) = find(condition::READY, "False", &[Reason::NoDelivery]) {
-        return Some((message.to_owned(), NO_DELIVERY));
+        return Some((message.to_owned(), NO_DELIVERY.hint));
     }
     for (type_, hint) in [
         (condition::NAMESPACES_SYNCED, NAMESPACES),

@@ -2,16 +2,15 @@
 
 use globalps_core::api::{GlobalPullSecretStatus, NodePullSecret, Phase, condition};
 use globalps_core::names;
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{CANARY, Reason};
 use globalps_core::state::{SOURCES_REMOVED, is_restore_meant};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::{
-    CANARY, Current, FOLLOW, LEFT, NO_CONFIGURATION, Row, Status, current, find, has_failed, left,
-    reported,
+    Current, FOLLOW, LEFT, NO_CONFIGURATION, Row, Status, current, find, has_failed, left, reported,
 };
-use crate::cluster::facts::{Facts, Seen};
+use crate::cluster::facts::{Facts, Sight};
 
 /// The goal of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +134,7 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
             if let Some(found) = find(reported, condition::PROGRESSING)
                 .filter(|found| found.reason == Reason::NoCanary)
             {
-                return stuck(waits_for_canary(said(found)), CANARY);
+                return stuck(CANARY.message(said(found)), CANARY.hint);
             }
             // Unreachable nodes can become ready again.
             let is_without_nodes = reported
@@ -198,7 +197,7 @@ fn is_answered(facts: &Facts, degraded: &Condition) -> bool {
 }
 
 pub(super) fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
-    if matches!(facts.additional(), Seen::Present(_)) {
+    if matches!(facts.additional(), Sight::Here(_)) {
         return stuck(
             "another client created the additional pull secret again",
             "remove it once more, or follow its rollout with `kubectl globalps status --watch`",
@@ -218,7 +217,7 @@ pub(super) fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -
             };
         }
     }
-    if facts.node_secrets.is_empty() && !matches!(facts.merged(), Seen::Present(_)) {
+    if facts.node_secrets.is_empty() && !matches!(facts.merged(), Sight::Here(_)) {
         return Verdict::Done;
     }
     match restoration(facts, status, skip_unreachable) {
@@ -279,10 +278,6 @@ fn restoration(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdic
         }
         _ => Verdict::Going,
     }
-}
-
-pub(crate) fn waits_for_canary(why: &str) -> String {
-    format!("the rollout waits for a canary: {why}")
 }
 
 pub(super) fn said(condition: &Condition) -> &str {
