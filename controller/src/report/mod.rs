@@ -23,6 +23,7 @@ use globalps_planner::namespaces::summary::NamespacesReport;
 use globalps_planner::nodes::input::Snapshot;
 use globalps_planner::nodes::members::members;
 use globalps_planner::nodes::plan::{Aim, Hold, Plan};
+use globalps_planner::nodes::state::node_states;
 use globalps_planner::operators::summary::OperatorsReport;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -65,7 +66,7 @@ pub(crate) fn report(
             .global
             .as_ref()
             .map_or(0, |g| g.provider_since);
-        members(snapshot, goal, plan.canary_passed, since)
+        members(&node_states(snapshot), goal, plan.canary_passed, since)
     };
     let mut counts = count(&members, goal);
     let (without_syncer, unsupported) = if plan.aim == Aim::Nothing {

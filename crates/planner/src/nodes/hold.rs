@@ -1,27 +1,18 @@
-//! Why a plan changes nothing. Pure.
+//! Plans that change nothing, and why. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
+use globalps_core::rollout::{Goal, Member};
 
 use super::absence::Absence;
-use super::input::{NodeView, Nodes, Snapshot};
-use super::node::matches_selector;
-
-/// Why nothing changes although content is in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
-    /// The `GlobalPullSecret` was deleted. The defaults may have other limits than the user's.
-    ConfigMissing,
-    /// The configuration names no source any more, but the Secrets of those in force exist.
-    SourcesRemoved,
-    /// `spec.nodeSelector` matches no node, but nodes have content.
-    NoNodeSelected,
-    /// The newest `GlobalPullSecret` can't be decoded: its limits are unknown.
-    ConfigUnreadable,
-    /// The API server doesn't serve `NodePullSecret`s: what nodes have is not known, and nothing can be assigned.
-    NodesNotServed,
-    /// There is a Secret, but no valid content. Only absence restores.
-    NoValidContent,
-}
+use super::assignments::Scope;
+use super::input::{Nodes, Recorded, Snapshot};
+use super::members::members;
+use super::node::{NodeView, matches_selector};
+use super::outcome::{fleet_revision, has_halted};
+use super::output::{Aim, Hold, Plan};
+use super::state::NodeState;
+use crate::content::resolve::Resolved;
+use crate::content::secret::GlobalWrite;
 
 /// Why nothing may change; `None`: it may. Invalid content is not the same as absence: the nodes restore only if every source is absent,
 /// or if a restore has begun.
@@ -50,6 +41,55 @@ pub(super) fn why_held(snapshot: &Snapshot, absence: &Absence, has_content: bool
             Absence::No => Some(Hold::NoValidContent),
         }
     }
+}
+
+/// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits continues. `in_force`: the
+/// members of the revision in force.
+pub(super) fn hold<'a>(
+    snapshot: &'a Snapshot,
+    states: &[NodeState],
+    resolved: Resolved,
+    reason: Hold,
+    in_force: Vec<Member>,
+) -> (Plan, Option<Scope<'a>>) {
+    let (config, recorded) = (&snapshot.config, &snapshot.recorded);
+    let mut plan = Plan::new(resolved, Aim::Hold(reason));
+    plan.global = lost_global(recorded);
+    if !snapshot.nodes.are_known || !snapshot.may_be_on_nodes() {
+        return (plan, None);
+    }
+    let restores = recorded.is_restoring();
+    let mut scope = Scope {
+        limits: None,
+        canary_passed: false,
+        restores,
+        for_new_nodes: None,
+    };
+    // Otherwise, which nodes are selected is not known.
+    if let Some(global) = &recorded.global
+        && snapshot.is_configuration_known()
+    {
+        plan.members = if restores {
+            members(states, Goal::Restore, true, 0)
+        } else {
+            in_force
+        };
+        plan.canary_passed = global.canary_passed;
+        let is_halted = has_halted(&config.spec, &plan.members);
+        let older = recorded.rolled_out_revision;
+        scope.for_new_nodes = fleet_revision(older, global, true, is_halted);
+    }
+    (plan, Some(scope))
+}
+
+/// `global-pull-secret` as it was, if another client deleted or changed it.
+fn lost_global(recorded: &Recorded) -> Option<GlobalWrite> {
+    let global = recorded.global.as_ref();
+    let global = global.filter(|_| recorded.global_is_lost)?;
+    Some(GlobalWrite {
+        content: global.content.clone()?,
+        global: global.clone(),
+    })
 }
 
 /// `spec.nodeSelector` matches no node, which would restore all those that have content: it may be a typo. A node that is excluded

@@ -3,7 +3,6 @@
 mod abandoned;
 pub mod absence;
 mod assignments;
-mod bootstrap;
 pub mod clock;
 pub mod forget;
 mod hold;
@@ -12,14 +11,17 @@ pub mod labels;
 pub mod members;
 mod node;
 mod outcome;
+mod output;
 pub mod plan;
 #[cfg(test)]
 pub(crate) mod plan_properties;
 mod progress;
 pub mod provider_paths;
+mod reach;
 mod received;
-mod revision;
+mod restore;
 mod selection;
+pub mod state;
 pub mod syncers;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -86,3 +86,28 @@ pub(super) fn has_halted(spec: &GlobalPullSecretSpec, members: &[Member]) -> boo
 pub(super) fn failed(members: &[Member]) -> impl Iterator<Item = &Member> {
     selected(members).filter(|member| member.has_failed())
 }
+
+/// The revision for new nodes: the newest one if it has passed its canary and its rollout continues, otherwise the last one before
+/// it that passed its canary, `older`. A paused rollout without an earlier one keeps its revision. `None`: no revision has passed,
+/// or only one that failed.
+pub(super) fn fleet_revision(
+    older: Option<Revision>,
+    global: &Global,
+    is_paused: bool,
+    is_halted: bool,
+) -> Option<Revision> {
+    if global.restoring {
+        return None;
+    }
+    let newest = Some(global.revision);
+    if global.rolled_out.is_some() {
+        return newest;
+    }
+    let older = older.filter(|older| older.is_identified() && *older != global.revision);
+    let passed = newest.filter(|_| global.canary_passed && !is_halted);
+    if is_paused {
+        older.or(passed)
+    } else {
+        passed.or(older)
+    }
+}
