@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::input::Nodes;
-use super::state::{NodeState, state_of};
+use super::state::NodeState;
 
 /// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
@@ -64,6 +64,12 @@ pub(super) fn assignments(
         all.extend(new.map(|state| (state.node.name.clone(), assigned(state, goal, now))));
     }
     all
+}
+
+/// The state of the node with this name.
+fn state_of<'s, 'a>(states: &'s [NodeState<'a>], name: &str) -> Option<&'s NodeState<'a>> {
+    let at = states.binary_search_by(|state| state.node.name.as_str().cmp(name));
+    states.get(at.ok()?)
 }
 
 /// Specs that disrupt no node, so no limit applies: missing objects; those with a new owner of the file; assignments that another client changed; the revision
@@ -139,7 +145,7 @@ fn assigned(state: &NodeState, goal: Goal, now: Timestamp) -> NodePullSecretSpec
         Goal::Revision(revision) => revision,
         Goal::Restore => last.unwrap_or(Revision::NONE),
     };
-    let failed = state.failed(state.progress);
+    let failed = state.judged.failed;
     NodePullSecretSpec {
         revision: revision.number,
         revision_id: revision.id,

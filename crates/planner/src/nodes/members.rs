@@ -3,15 +3,42 @@
 use globalps_core::rollout::{self, Goal, Member, Progress, Revision};
 
 use super::state::NodeState;
+use crate::content::secret::Global;
 
-/// The nodes with a goal: the selected ones, and those that restore. Nobody waits for the unsupported ones. `canary_passed`: enough canaries have had the goal.
-/// `provider_since`: the first revision with the current configuration of the provider; 0: none.
-pub fn members(
-    states: &[NodeState],
-    goal: Goal,
-    canary_passed: bool,
-    provider_since: i64,
-) -> Vec<Member> {
+/// What members are to reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub goal: Goal,
+    /// Enough canaries have had it.
+    pub canary_passed: bool,
+    /// The first revision with the current configuration of the provider; 0: none.
+    pub provider_since: i64,
+}
+
+impl Target {
+    pub const RESTORE: Self = Self {
+        goal: Goal::Restore,
+        canary_passed: false,
+        provider_since: 0,
+    };
+
+    /// The revision in force.
+    pub fn of(global: &Global) -> Self {
+        Self {
+            goal: Goal::Revision(global.revision),
+            canary_passed: global.canary_passed,
+            provider_since: global.provider_since,
+        }
+    }
+}
+
+/// The nodes with a goal: the selected ones, and those that restore. Nobody waits for the unsupported ones.
+pub fn members(states: &[NodeState], target: Target) -> Vec<Member> {
+    let Target {
+        goal,
+        canary_passed,
+        provider_since,
+    } = target;
     let restoring = goal == Goal::Restore;
     let members = states.iter().filter_map(|state| {
         let is_known = state.object.is_some() || state.is_unreadable;
@@ -42,11 +69,7 @@ fn member(state: &NodeState, goal: Goal, soaks: bool) -> Member {
     let (node, restores) = (state.node, goal == Goal::Restore);
     let is_abandoned = restores && state.is_abandoned;
     let has_new_owner = !restores && state.has_new_owner;
-    let progress = if soaks {
-        state.as_canary
-    } else {
-        state.progress
-    };
+    let judged = if soaks { state.as_canary } else { state.judged };
     let mut member = Member {
         name: node.name.clone(),
         goal,
@@ -61,7 +84,7 @@ fn member(state: &NodeState, goal: Goal, soaks: bool) -> Member {
             let unknown = (Goal::Revision(Revision::NONE), Progress::Blocked);
             (!state.is_cleaned_up).then_some(unknown)
         } else {
-            progress
+            judged.assigned
         },
         assigned_for: state.assigned_for,
         is_up_to_date: state.is_up_to_date,
@@ -70,7 +93,7 @@ fn member(state: &NodeState, goal: Goal, soaks: bool) -> Member {
         awaits_agent: state.awaits_agent,
         is_revoked: state.object.is_some_and(|object| object.spec.revoked),
         retry: state.is_asked(),
-        has_failed_before: rollout::has_failed_another(state.failed(progress), goal),
+        has_failed_before: rollout::has_failed_another(judged.failed, goal),
         zone: node.zone().to_owned(),
         is_last: node.is_control_plane(),
         is_canary: false,

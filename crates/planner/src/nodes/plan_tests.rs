@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::super::course::provider_since;
 use super::super::input::{NodeView, NotReady};
-use super::super::reach::provider_since;
 use super::super::testing::{A, NOW, found, global, object, snapshot};
 use super::*;
 use crate::content::secret::{GlobalWrite, revision_of_test};

@@ -56,6 +56,15 @@ pub(super) struct Case<'a> {
     received: Received,
 }
 
+/// How far a node is with its last assignment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judged {
+    /// `None`: it has no assignment and no content.
+    pub(super) assigned: Option<(Goal, Progress)>,
+    /// The revision that it has failed and not recovered from; `NONE`: none.
+    pub(super) failed: Revision,
+}
+
 impl<'a> Case<'a> {
     pub(super) fn of(object: &'a NodePullSecret, node: &'a NodeView, context: Context<'a>) -> Self {
         Self {
@@ -120,13 +129,18 @@ impl<'a> Case<'a> {
         Some((goal, progress))
     }
 
-    /// It reports that it has the revision that it was last assigned.
-    pub(super) fn is_synced(&self) -> bool {
+    /// How long the node must be Ready to count as done decides on both.
+    pub(super) fn judged(&self) -> Judged {
         let spec = &self.object.spec;
-        self.status.is_some_and(|status| {
+        let assigned = self.progress();
+        let is_synced = self.status.is_some_and(|status| {
             let has_assigned = !spec.revoked && status.in_force() == spec.assigned();
             status.phase == Phase::Synced && has_assigned
-        })
+        });
+        Judged {
+            assigned,
+            failed: rollout::failed_revision(spec.failed(), assigned, is_synced),
+        }
     }
 
     /// The state of a node without an assignment. Its object may be younger than the content on its disk.

@@ -1,6 +1,8 @@
 //! What is known of each node, judged once in a plan: before it has a goal. Pure.
 
-use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret, Phase};
+use globalps_core::api::{
+    DeliveryType, GlobalPullSecretSpec, NodePullSecret, NodePullSecretStatus, Phase,
+};
 use globalps_core::names::{requested_retry, shortened_retry};
 use globalps_core::rollout::{self, Goal, Progress, Refused, Revision, UNRESPONSIVE_AFTER};
 use globalps_provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
@@ -10,7 +12,7 @@ use kube::ResourceExt as _;
 use super::abandoned::is_abandoned;
 use super::clock::up_to_date;
 use super::input::{NodeView, PullSecrets, Recorded, Snapshot, is_selected, is_skipped};
-use super::progress::{Case, Context, is_at_rest, is_retry_due, unassigned};
+use super::progress::{Case, Context, Judged, is_at_rest, is_retry_due, unassigned};
 
 /// A node, as far as it does not depend on its goal.
 #[derive(Clone, Debug)]
@@ -28,13 +30,10 @@ pub struct NodeState<'a> {
     pub(super) is_canary: bool,
     /// A cleanup may finish without it.
     pub(super) is_abandoned: bool,
-    /// Its last assignment, and how far it is with that; `None`: it has none, and nothing.
-    pub(super) progress: Option<(Goal, Progress)>,
+    pub(super) judged: Judged,
     /// The same if it must stay ready for as long as a canary.
-    pub(super) as_canary: Option<(Goal, Progress)>,
+    pub(super) as_canary: Judged,
     pub(super) is_up_to_date: bool,
-    /// It reports that it has the revision that it was last assigned.
-    is_synced: bool,
     /// The revision that it has, though its object assigns something else.
     unassigned: Option<Revision>,
     /// The revision that it reports to have; `NONE`: none, or one that the controller can't have assigned.
@@ -93,15 +92,6 @@ pub fn node_states<'a>(snapshot: &'a Snapshot) -> Vec<NodeState<'a>> {
     states
 }
 
-/// The state of the node with this name.
-pub(super) fn state_of<'s, 'a>(
-    states: &'s [NodeState<'a>],
-    name: &str,
-) -> Option<&'s NodeState<'a>> {
-    let at = states.binary_search_by(|state| state.node.name.as_str().cmp(name));
-    states.get(at.ok()?)
-}
-
 impl<'a> NodeState<'a> {
     fn of(snapshot: &'a Snapshot, node: &'a NodeView) -> Self {
         let Snapshot {
@@ -122,28 +112,27 @@ impl<'a> NodeState<'a> {
         let may_have_something = snapshot.may_have_something(node);
         let (now, refused) = (snapshot.refused.now(), snapshot.refused(&node.name));
         let case = object.map(|object| case(snapshot, node, object));
-        let without_object = || {
-            let is_refused =
-                refused.is_some_and(|it| it.lasts_for(now) >= rollout::UNRESPONSIVE_AFTER);
+        let (judged, as_canary) = if let Some(case) = case {
+            let as_canary = case.ready_for(min_ready(spec, true));
+            (case.judged(), as_canary.judged())
+        } else {
+            let is_refused = refused.is_some_and(|it| it.lasts_for(now) >= UNRESPONSIVE_AFTER);
             // This plan writes its object, which says so from the next plan on.
             let progress = if is_refused {
-                Progress::Blocked
-            } else if node.ready.is_ok() && node.can_run_syncer() {
-                Progress::Unknown
+                Some(Progress::Blocked)
             } else {
-                return None;
+                let may_report = node.ready.is_ok() && node.can_run_syncer();
+                may_report.then_some(Progress::Unknown)
             };
-            may_have_something.then_some((Goal::Revision(Revision::NONE), progress))
-        };
-        let (progress, as_canary) = match case {
-            Some(case) => (
-                case.progress(),
-                case.ready_for(min_ready(spec, true)).progress(),
-            ),
-            None => (without_object(), without_object()),
+            let progress = progress.filter(|_| may_have_something);
+            let judged = Judged {
+                assigned: progress.map(|progress| (Goal::Revision(Revision::NONE), progress)),
+                failed: Revision::NONE,
+            };
+            (judged, judged)
         };
         let status = object.and_then(|object| object.status.as_ref());
-        let reported = status.map_or(Revision::NONE, |status| status.in_force());
+        let reported = status.map_or(Revision::NONE, NodePullSecretStatus::in_force);
         let is_own = recorded.may_have_assigned(reported);
         let is_selected = is_selected(spec, node);
         let is_skipped = is_skipped(spec, node);
@@ -158,10 +147,9 @@ impl<'a> NodeState<'a> {
             is_skipped,
             is_canary: false,
             is_abandoned: annotations.is_some_and(is_abandoned),
-            progress,
+            judged,
             as_canary,
             is_up_to_date: case.is_some_and(|case| case.status.is_some()),
-            is_synced: case.is_some_and(|case| case.is_synced()),
             unassigned: object.and_then(unassigned),
             reported: if is_own { reported } else { Revision::NONE },
             in_place: object.and_then(|object| in_place(recorded, object, node)),
@@ -198,12 +186,6 @@ impl<'a> NodeState<'a> {
             && self.agent_down.is_none_or(|time| time < UNRESPONSIVE_AFTER)
             && !self.is_unsupported
             && self.refused.is_none()
-    }
-
-    /// The revision that it has failed and not recovered from; `NONE`: none.
-    pub(super) fn failed(&self, progress: Option<(Goal, Progress)>) -> Revision {
-        let before = self.object.map_or(Revision::NONE, |it| it.spec.failed());
-        rollout::failed_revision(before, progress, self.is_synced)
     }
 
     /// One more attempt was asked for since its last assignment.

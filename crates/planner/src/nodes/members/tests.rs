@@ -26,7 +26,12 @@ fn members(
     canary_passed: bool,
     provider_since: i64,
 ) -> Vec<Member> {
-    super::members(&node_states(snapshot), goal, canary_passed, provider_since)
+    let target = Target {
+        goal,
+        canary_passed,
+        provider_since,
+    };
+    super::members(&node_states(snapshot), target)
 }
 
 #[test]

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use globalps_core::rollout::{Goal, Member, UNRESPONSIVE_AFTER};
 
+use super::super::members::{self, Target};
 use super::super::plan::tests::line;
 use super::super::state::node_states;
 use super::super::syncers::Down;
@@ -29,7 +30,12 @@ fn cluster(nodes: &str, down: &str, virtual_nodes: &str) -> Snapshot<'static> {
 }
 
 fn members(snapshot: &Snapshot, goal: Goal) -> Vec<Member> {
-    super::super::members::members(&node_states(snapshot), goal, true, 0)
+    let target = Target {
+        goal,
+        canary_passed: true,
+        provider_since: 0,
+    };
+    members::members(&node_states(snapshot), target)
 }
 
 #[test]
