@@ -3,8 +3,8 @@
 use globalps_core::api::Counts;
 use globalps_core::rollout::{Goal, Member, Progress, Revision, is_halted};
 use globalps_planner::nodes::input::Snapshot;
-use globalps_planner::nodes::members::failure;
 use globalps_planner::nodes::plan::{Aim, Plan};
+use globalps_planner::nodes::state::failure;
 
 use super::statement::first;
 

@@ -21,8 +21,9 @@ use globalps_core::rollout::Goal;
 use globalps_planner::content::expiry::Expiries;
 use globalps_planner::namespaces::summary::NamespacesReport;
 use globalps_planner::nodes::input::Snapshot;
-use globalps_planner::nodes::members::members;
+use globalps_planner::nodes::members::{Target, members};
 use globalps_planner::nodes::plan::{Aim, Hold, Plan};
+use globalps_planner::nodes::state::node_states;
 use globalps_planner::operators::summary::OperatorsReport;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -65,7 +66,12 @@ pub(crate) fn report(
             .global
             .as_ref()
             .map_or(0, |g| g.provider_since);
-        members(snapshot, goal, plan.canary_passed, since)
+        let target = Target {
+            goal,
+            canary_passed: plan.canary_passed,
+            provider_since: since,
+        };
+        members(&node_states(snapshot), target)
     };
     let mut counts = count(&members, goal);
     let (without_syncer, unsupported) = if plan.aim == Aim::Nothing {

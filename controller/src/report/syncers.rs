@@ -136,7 +136,8 @@ mod tests {
     use globalps_core::virtual_nodes::VirtualMark;
     use globalps_planner::content::secret::revision_of_test;
     use globalps_planner::content::source::Source;
-    use globalps_planner::nodes::members::members;
+    use globalps_planner::nodes::members::{Target, members};
+    use globalps_planner::nodes::state::node_states;
     use globalps_planner::nodes::syncers::Down;
     use globalps_planner::nodes::testing::snapshot;
     use jiff::SignedDuration;
@@ -200,7 +201,12 @@ mod tests {
             "b:ErrImagePull n:Pending e",
         );
         let goal = Goal::Revision(revision_of_test(5));
-        let members = members(&snapshot, goal, true, 0);
+        let target = Target {
+            goal,
+            canary_passed: true,
+            provider_since: 0,
+        };
+        let members = members(&node_states(&snapshot), target);
         let (found, total) = nodes_without_syncer(&snapshot, &members, goal);
         let found = found.into_iter();
         let found =

@@ -1,80 +1,111 @@
 //! The specs of `NodePullSecret`s to write: assignments and revocations of the rollout, and what disrupts no node. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus};
+use globalps_core::api::{NodePullSecretSpec, Rollout};
 use globalps_core::rollout::{self, Goal, Member, Revision};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::input::{NodeView, Snapshot};
-use super::progress::{Case, Context, has_new_owner, has_unassigned, min_ready, retry};
+use super::input::Nodes;
+use super::state::NodeState;
 
 /// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
 
-/// Specs to write, in this order: those that disrupt no node, revocations, then assignments.
+/// What nodes are assigned besides what disrupts none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scope<'a> {
+    /// Limits of the rollout; `None`: it does not continue.
+    pub(super) limits: Option<&'a Rollout>,
+    /// Enough canaries have had the revision.
+    pub(super) canary_passed: bool,
+    /// All nodes restore, and afterwards nobody checks again.
+    pub(super) restores: bool,
+    /// New nodes get this revision immediately and outside the limits, because nothing runs on them yet.
+    pub(super) for_new_nodes: Option<Revision>,
+}
+
+/// Specs to write, in this order: those that disrupt no node, revocations, assignments, then new nodes.
 pub(super) fn assignments(
-    snapshot: &Snapshot,
+    states: &[NodeState],
+    nodes: &Nodes,
     members: &[Member],
-    canary_passed: bool,
+    scope: Scope,
+    now: Timestamp,
 ) -> Vec<(String, NodePullSecretSpec)> {
-    let next = rollout::next(&rollout::Fleet {
-        members,
-        limits: &snapshot.config.spec.rollout,
-        canary_passed,
+    let next = scope.limits.map(|limits| {
+        rollout::next(&rollout::Fleet {
+            members,
+            limits,
+            canary_passed: scope.canary_passed,
+        })
     });
-    let goals: BTreeMap<&str, Goal> = members.iter().map(|m| (m.name.as_str(), m.goal)).collect();
-    let revocations = next.revocations.into_iter().map(|name| {
-        let spec = revoked(snapshot, &name);
-        (name, spec)
+    let next = next.unwrap_or_default();
+    let revocations = next.revocations.iter().filter_map(|name| {
+        let state = state_of(states, name)?;
+        Some((name.clone(), revoked(state, now)))
     });
-    let assignments = next
-        .assignments
-        .into_iter()
-        // Thousands of nodes may change in place, more than one reconcile can write.
-        .take(AT_ONCE);
-    let assignments = assignments.map(|name| {
-        let spec = assigned(snapshot, &name, goals.get(name.as_str()).copied());
-        (name, spec)
+    // Thousands of nodes may change in place, more than one reconcile can write.
+    let assignments = next.assignments.iter().take(AT_ONCE);
+    let assignments = assignments.filter_map(|name| {
+        let member = members.binary_search_by(|member| member.name.cmp(name));
+        let goal = members.get(member.ok()?)?.goal;
+        Some((name.clone(), assigned(state_of(states, name)?, goal, now)))
     });
-    let restores = members.iter().all(|member| member.goal == Goal::Restore);
     let rest: Vec<_> = revocations.chain(assignments).collect();
-    let mut all = upkeep(snapshot, members, restores);
+    let mut all = upkeep(states, nodes, members, scope.restores, now);
     let is_assigned: BTreeSet<&str> = rest.iter().map(|(name, _)| name.as_str()).collect();
     all.retain(|(name, _)| !is_assigned.contains(name.as_str()));
     all.extend(rest);
+    if let Some(revision) = scope.for_new_nodes {
+        let new = states.iter().filter(|state| state.is_new);
+        let goal = Goal::Revision(revision);
+        all.extend(new.map(|state| (state.node.name.clone(), assigned(state, goal, now))));
+    }
     all
+}
+
+/// The state of the node with this name.
+fn state_of<'s, 'a>(states: &'s [NodeState<'a>], name: &str) -> Option<&'s NodeState<'a>> {
+    let at = states.binary_search_by(|state| state.node.name.as_str().cmp(name));
+    states.get(at.ok()?)
 }
 
 /// Specs that disrupt no node, so no limit applies: missing objects; those with a new owner of the file; assignments that another client changed; the revision
 /// that a node has already, though its object doesn't say so: the object was deleted, or restored from a backup.
-pub(super) fn upkeep(
-    snapshot: &Snapshot,
+fn upkeep(
+    states: &[NodeState],
+    nodes: &Nodes,
     members: &[Member],
     restores: bool,
+    now: Timestamp,
 ) -> Vec<(String, NodePullSecretSpec)> {
-    let changed = snapshot.nodes.changed_out_of_band.iter();
+    let missing = states.iter().filter_map(|state| {
+        let spec = missing(state, restores, now)?;
+        Some((state.node.name.clone(), spec))
+    });
+    let with_new_owner = states.iter().filter_map(|state| {
+        let spec = with_new_owner(state, now)?;
+        Some((state.node.name.clone(), spec))
+    });
+    let changed = nodes.changed_out_of_band.iter();
     let reverted = changed.filter_map(|name| {
-        let object = snapshot.nodes.objects.get(name)?;
+        let object = nodes.objects.get(name)?;
         Some((name.clone(), object.spec.clone()))
     });
     let had = members.iter().filter_map(|member| {
-        let object = snapshot.nodes.objects.get(&member.name)?;
-        let is_due = has_unassigned(object, member.goal) && !member.is_foreign();
-        is_due.then(|| {
-            let spec = assigned(snapshot, &member.name, Some(member.goal));
-            (member.name.clone(), spec)
-        })
+        let state = state_of(states, &member.name)?;
+        let is_due = state.has_unassigned(member.goal) && !member.is_foreign();
+        is_due.then(|| (member.name.clone(), assigned(state, member.goal, now)))
     });
     let mut names = BTreeSet::new();
-    missing(snapshot, restores)
-        .chain(with_new_owner(snapshot))
+    missing
+        .chain(with_new_owner)
         .chain(reverted)
         .chain(had)
         // What an unreadable one says is unknown.
-        .filter(|(name, _)| {
-            !snapshot.nodes.unreadable.contains_key(name) && names.insert(name.clone())
-        })
+        .filter(|(name, _)| !nodes.unreadable.contains_key(name) && names.insert(name.clone()))
         .collect()
 }
 
@@ -82,105 +113,95 @@ pub(super) fn upkeep(
 /// one gets back what was deleted: it may have had content before it was marked. `restores`: all nodes restore, and afterwards
 /// nobody checks again.
 pub(super) fn missing(
-    snapshot: &Snapshot,
+    state: &NodeState,
     restores: bool,
-) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
-    let nodes = snapshot.nodes.views.values();
-    let are_needed = !(snapshot.is_without_nodes() || restores && snapshot.agents.are_cleaned_up);
-    let nodes = nodes.filter(move |node| {
-        let is_wanted =
-            node.can_run_syncer() || snapshot.nodes.deleted_out_of_band.contains(&node.name);
-        are_needed && is_wanted && !snapshot.nodes.objects.contains_key(&node.name)
-    });
-    nodes.map(move |node| {
-        let spec = NodePullSecretSpec {
-            assigned_at: Some(Time(snapshot.clock.now)),
-            // What it has is unknown until it has reported, unless it joined just now.
-            revoked: restores && snapshot.is_in_force() && !snapshot.clock.leader.saw_join(node)
-                || snapshot.may_have_something(node),
-            foreign_owner: node.file_owner.to_owned(),
-            ..NodePullSecretSpec::default()
-        };
-        (node.name.clone(), spec)
+    now: Timestamp,
+) -> Option<NodePullSecretSpec> {
+    let is_needed = state.lacks_object && !(restores && state.is_cleaned_up);
+    is_needed.then(|| NodePullSecretSpec {
+        assigned_at: Some(Time(now)),
+        // What it has is unknown until it has reported, unless it joined just now.
+        revoked: restores && state.was_there || state.may_have_something,
+        foreign_owner: state.node.file_owner.to_owned(),
+        ..NodePullSecretSpec::default()
     })
 }
 
-/// Objects with a new owner of their node's file, outside every limit: an update of the node waits for nobody. After the update
-/// the node gets what it had.
-fn with_new_owner(snapshot: &Snapshot) -> impl Iterator<Item = (String, NodePullSecretSpec)> {
-    snapshot.nodes.views.values().filter_map(|node| {
-        let object = snapshot.nodes.objects.get(&node.name)?;
-        has_new_owner(object, node).then(|| {
-            let spec = NodePullSecretSpec {
-                assigned_at: Some(Time(snapshot.clock.now)),
-                foreign_owner: node.file_owner.to_owned(),
-                ..object.spec.clone()
-            };
-            (node.name.clone(), spec)
-        })
+/// The owner of the node's file has changed, outside every limit: an update of the node waits for nobody. After the update the node
+/// gets what it had.
+fn with_new_owner(state: &NodeState, now: Timestamp) -> Option<NodePullSecretSpec> {
+    let object = state.object.filter(|_| state.has_new_owner)?;
+    Some(NodePullSecretSpec {
+        assigned_at: Some(Time(now)),
+        foreign_owner: state.node.file_owner.to_owned(),
+        ..object.spec.clone()
     })
 }
 
 /// A restore keeps the last revision, so that the object shows what is being undone.
-pub(super) fn assigned(snapshot: &Snapshot, node: &str, goal: Option<Goal>) -> NodePullSecretSpec {
-    let object = snapshot.nodes.objects.get(node);
-    let last = object.map_or(Revision::NONE, |object| object.spec.assigned());
+fn assigned(state: &NodeState, goal: Goal, now: Timestamp) -> NodePullSecretSpec {
+    let last = state.object.map(|object| object.spec.assigned());
     let revision = match goal {
-        Some(Goal::Revision(revision)) => revision,
-        Some(Goal::Restore) | None => last,
+        Goal::Revision(revision) => revision,
+        Goal::Restore => last.unwrap_or(Revision::NONE),
     };
-    let view = snapshot.nodes.views.get(node).map(AsRef::as_ref);
-    let failed = object.map_or(Revision::NONE, |object| failed(snapshot, object, view));
+    let failed = state.judged.failed;
     NodePullSecretSpec {
         revision: revision.number,
         revision_id: revision.id,
-        restore: goal == Some(Goal::Restore),
-        assigned_at: Some(Time(snapshot.clock.now)),
+        restore: goal == Goal::Restore,
+        assigned_at: Some(Time(now)),
         revoked: false,
-        retry: retry(&snapshot.secrets, object.map(AsRef::as_ref)),
+        retry: state.retry.clone(),
         failed_revision: failed.number,
         failed_revision_id: failed.id,
-        kubelet_version: view.map_or_else(String::new, |view| view.kubelet_version.to_string()),
-        foreign_owner: view.map_or("", |view| view.file_owner).to_owned(),
+        kubelet_version: state.node.kubelet_version.to_string(),
+        foreign_owner: state.node.file_owner.to_owned(),
     }
 }
 
-/// What the next assignment records of earlier failures.
-fn failed(snapshot: &Snapshot, object: &NodePullSecret, node: Option<&NodeView>) -> Revision {
-    node.map_or_else(
-        || object.spec.failed(),
-        |node| {
-            let min_ready = min_ready(&snapshot.config.spec, false);
-            let case = Case::of(object, node, Context::of(snapshot, node, object, min_ready));
-            case.failed_revision(case.progress())
-        },
-    )
-}
-
-/// Assigns what the node reports to have, instead of its last assignment. A revision that the controller can't have assigned
-/// counts as none.
-pub(super) fn revoked(snapshot: &Snapshot, node: &str) -> NodePullSecretSpec {
-    let object = snapshot.nodes.objects.get(node);
-    let status = object.and_then(|object| object.status.as_ref());
-    let reported = status.map_or(Revision::NONE, NodePullSecretStatus::in_force);
-    let is_own = snapshot.recorded.may_have_assigned(reported);
-    let goal = Goal::Revision(if is_own { reported } else { Revision::NONE });
+/// Assigns what the node reports to have, instead of its last assignment.
+fn revoked(state: &NodeState, now: Timestamp) -> NodePullSecretSpec {
     NodePullSecretSpec {
         revoked: true,
-        ..assigned(snapshot, node, Some(goal))
+        ..assigned(state, Goal::Revision(state.reported), now)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use globalps_core::api::DeliveryType;
     use globalps_core::names::{MACHINE_CONFIG_OPERATOR, RETRY_ANNOTATION};
     use globalps_core::rollout::RevisionId;
 
+    use super::super::input::{NodeView, Snapshot};
+    use super::super::state::node_states;
     use super::super::testing::snapshot;
     use super::*;
     use crate::content::secret::revision_of_test;
     use crate::content::source::Source;
+
+    /// The spec for the node with this name.
+    fn of(
+        snapshot: &Snapshot,
+        name: &str,
+        spec: impl FnOnce(&NodeState, Timestamp) -> NodePullSecretSpec,
+    ) -> NodePullSecretSpec {
+        let states = node_states(snapshot);
+        spec(state_of(&states, name).unwrap(), snapshot.clock.now)
+    }
+
+    /// The objects that are missing.
+    fn all_missing(snapshot: &Snapshot, restores: bool) -> Vec<(String, NodePullSecretSpec)> {
+        let states = node_states(snapshot);
+        let missing = states.iter().filter_map(|state| {
+            let spec = missing(state, restores, snapshot.clock.now)?;
+            Some((state.node.name.clone(), spec))
+        });
+        missing.collect()
+    }
 
     #[test]
     fn a_new_object_has_its_time_and_if_its_node_may_have_content() {
@@ -204,7 +225,7 @@ mod tests {
                 foreign_owner: owner.to_owned(),
                 ..NodePullSecretSpec::default()
             };
-            let written: Vec<_> = missing(&snapshot, restores).collect();
+            let written = all_missing(&snapshot, restores);
             assert_eq!(written, [("a".to_owned(), expected)], "{case}");
         }
         let mut joined = snapshot(Source::Absent, None, "+a x=5");
@@ -213,17 +234,17 @@ mod tests {
         clock.observe(std::iter::empty(), none.iter(), joined.clock.uptime);
         let nodes = joined.nodes.views.values().map(|node| &**node);
         clock.observe(std::iter::empty(), nodes, joined.clock.uptime);
-        let written: Vec<_> = missing(&joined, true).collect();
+        let written = all_missing(&joined, true);
         assert!(
             !written[0].1.revoked,
             "the leader saw it join during the restore"
         );
         let mut windows = snapshot(Source::Absent, None, "a x=5");
         windows.nodes.views.to_mut().get_mut("a").unwrap().labels = (&BTreeMap::new()).into();
-        assert_eq!(missing(&windows, false).count(), 0, "no syncer runs there");
+        assert_eq!(all_missing(&windows, false), [], "no syncer runs there");
         let mut without_nodes = snapshot(Source::Absent, None, "a");
         without_nodes.config.spec.kubelet.delivery = DeliveryType::None;
-        assert_eq!(missing(&without_nodes, false).count(), 0);
+        assert_eq!(all_missing(&without_nodes, false), []);
     }
 
     #[test]
@@ -245,14 +266,12 @@ mod tests {
             kubelet_version: "v1.36.3".to_owned(),
             foreign_owner: MACHINE_CONFIG_OPERATOR.to_owned(),
         };
-        let goal = Some(Goal::Revision(revision_of_test(6)));
-        assert_eq!(assigned(&snapshot, "a", goal), expected);
-        let restored = assigned(&snapshot, "b", Some(Goal::Restore));
+        let goal = Goal::Revision(revision_of_test(6));
+        let found = of(&snapshot, "a", |it, now| assigned(it, goal, now));
+        assert_eq!(found, expected);
+        let restored = of(&snapshot, "b", |it, now| assigned(it, Goal::Restore, now));
         assert_eq!((restored.revision, restored.restore), (4, true));
         assert_eq!(restored.foreign_owner, "");
-        let gone = assigned(&snapshot, "gone", None);
-        assert_eq!((gone.revision, gone.restore), (0, false));
-        assert_eq!(gone.kubelet_version, "");
     }
 
     /// The spec is all that the next leader knows.
@@ -291,10 +310,14 @@ mod tests {
                 revision_of_test(expected)
             };
             for goal in [Goal::Revision(revision_of_test(6)), Goal::Restore] {
-                let next = assigned(&snapshot, "a", Some(goal));
+                let next = of(&snapshot, "a", |it, now| assigned(it, goal, now));
                 assert_eq!(next.failed(), expected, "{case}: {goal:?}");
             }
-            assert_eq!(super::revoked(&snapshot, "a").failed(), expected, "{case}");
+            assert_eq!(
+                of(&snapshot, "a", super::revoked).failed(),
+                expected,
+                "{case}"
+            );
         }
     }
 
@@ -313,7 +336,7 @@ mod tests {
                 revision: revision_of_test(newest),
                 ..Default::default()
             });
-            let spec = revoked(&snapshot, "a");
+            let spec = of(&snapshot, "a", revoked);
             assert_eq!((spec.revision, spec.revoked), (expected, true), "{state}");
             assert_eq!(spec.kubelet_version, "v1.36.3");
         }

@@ -7,11 +7,10 @@ use std::collections::BTreeSet;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec};
 use globalps_core::names::forget_up_to;
-use globalps_core::rollout::{Goal, Member, Revision};
+use globalps_core::rollout::{Goal, Revision};
 use kube::ResourceExt as _;
 
 use super::input::{Configuration, Nodes, Recorded};
-use super::outcome::has_halted;
 use crate::content::source::Verdict;
 
 /// Maximum number of objects to annotate in one plan.
@@ -107,7 +106,7 @@ pub(super) fn forget(
     recorded: &Recorded,
     goal: Option<Goal>,
     additional: &Verdict,
-    members: &[Member],
+    is_halted: bool,
 ) -> Forget {
     let up_to = match config.forget_request {
         None => return Forget::NotAsked,
@@ -129,7 +128,7 @@ pub(super) fn forget(
         Wait::NotInForce
     } else if revision.number <= up_to || recorded.is_content_back {
         Wait::StillInForce
-    } else if !is_rolled_out && has_halted(&config.spec, members) {
+    } else if !is_rolled_out && is_halted {
         Wait::Halted
     } else if !is_rolled_out {
         Wait::RollingOut

@@ -197,11 +197,6 @@ impl Snapshot<'_> {
         )
     }
 
-    /// A new additional Secret does not end the hold of a removal: the sources would go without a word.
-    pub(super) fn is_removal_held(&self, absence: &Absence) -> bool {
-        !self.recorded.is_restoring() && matches!(absence, Absence::OnlyUnnamed(_))
-    }
-
     /// Otherwise its limits, and which nodes it selects, are not known.
     pub fn is_configuration_known(&self) -> bool {
         self.config.is_known || !self.config.is_missing && self.config.unreadable.is_none()

@@ -3,10 +3,9 @@
 mod abandoned;
 pub mod absence;
 mod assignments;
-mod bootstrap;
 pub mod clock;
+mod course;
 pub mod forget;
-mod hold;
 pub mod input;
 pub mod labels;
 pub mod members;
@@ -18,9 +17,10 @@ pub(crate) mod plan_properties;
 mod progress;
 pub mod provider_paths;
 mod received;
-mod revision;
 mod selection;
+pub mod state;
 pub mod syncers;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod unsupported;
+mod written;

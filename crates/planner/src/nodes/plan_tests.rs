@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{MAX_REVISION, Phase};
+use globalps_core::api::{DeliveryType, MAX_REVISION, OnFailure, Phase};
 use globalps_core::decode::Unreadable;
 use globalps_core::names::RETRY_ANNOTATION;
+use globalps_core::rollout;
 use globalps_provider::{Content, Delivery, ProviderConfig};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
+use super::super::course::provider_since;
 use super::super::input::{NodeView, NotReady};
 use super::super::testing::{A, NOW, found, global, object, snapshot};
 use super::*;
-use crate::content::secret::revision_of_test;
+use crate::content::secret::{GlobalWrite, revision_of_test};
 
 const A_SPELLED_OTHERWISE: &str = r#"{ "auths": {"https://a/": {"username":"u","password":"p"}} }"#;
 const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;

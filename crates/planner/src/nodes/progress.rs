@@ -5,15 +5,13 @@
 // Times and numbers of other programs must not overflow.
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
-use globalps_core::api::{GlobalPullSecretSpec, NodePullSecret, NodePullSecretStatus, Phase};
-use globalps_core::names::{requested_retry, shortened_retry};
+use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{self, Goal, Progress, Revision, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt as _;
 
 use super::clock::{LeaderClock, Uptime, up_to_date};
-use super::input::{NodeView, PullSecrets, Snapshot};
+use super::node::NodeView;
 use super::received::{Heard, Received};
 
 /// If a node becomes `NotReady` this soon after it was done, the change failed.
@@ -47,38 +45,6 @@ pub(super) struct Context<'a> {
     pub(super) is_changed: bool,
 }
 
-impl<'a> Context<'a> {
-    pub(super) fn of(
-        snapshot: &'a Snapshot,
-        node: &NodeView,
-        object: &NodePullSecret,
-        min_ready: SignedDuration,
-    ) -> Self {
-        let spec = &object.spec;
-        let global = snapshot.recorded.global.as_ref();
-        Self {
-            clock: &snapshot.clock.leader,
-            now: snapshot.clock.uptime,
-            min_ready,
-            joins_the_fleet: snapshot.joins_the_fleet(node),
-            is_rolled_out: global.is_some_and(|global| global.rolled_out.is_some()),
-            is_own: spec.revision == 0 || snapshot.recorded.may_have_assigned(spec.assigned()),
-            is_changed: snapshot.nodes.changed_out_of_band.contains(&node.name),
-        }
-    }
-}
-
-/// How long a node must be Ready to count as done.
-pub(super) fn min_ready(spec: &GlobalPullSecretSpec, is_canary: bool) -> SignedDuration {
-    let seconds = if is_canary {
-        let canary = spec.rollout.canary.min_ready_seconds;
-        spec.rollout.min_ready_seconds.max(canary)
-    } else {
-        spec.rollout.min_ready_seconds
-    };
-    SignedDuration::from_secs(seconds.into())
-}
-
 /// A node with an object, as the leader sees both.
 #[derive(Clone, Copy)]
 pub(super) struct Case<'a> {
@@ -90,6 +56,15 @@ pub(super) struct Case<'a> {
     received: Received,
 }
 
+/// How far a node is with its last assignment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judged {
+    /// `None`: it has no assignment and no content.
+    pub(super) assigned: Option<(Goal, Progress)>,
+    /// The revision that it has failed and not recovered from; `NONE`: none.
+    pub(super) failed: Revision,
+}
+
 impl<'a> Case<'a> {
     pub(super) fn of(object: &'a NodePullSecret, node: &'a NodeView, context: Context<'a>) -> Self {
         Self {
@@ -99,6 +74,15 @@ impl<'a> Case<'a> {
             status: up_to_date(object),
             received: context.clock.received(object, node, context.now),
         }
+    }
+
+    /// The same, but the node must be Ready for this long to count as done.
+    pub(super) fn ready_for(self, min_ready: SignedDuration) -> Self {
+        let context = Context {
+            min_ready,
+            ..self.context
+        };
+        Self { context, ..self }
     }
 
     /// Last assignment and progress; `None`: the node has no assignment and no content.
@@ -145,14 +129,18 @@ impl<'a> Case<'a> {
         Some((goal, progress))
     }
 
-    /// The revision that the node has failed and not recovered from; `NONE`: none. `progress`: as of [`Self::progress`].
-    pub(super) fn failed_revision(&self, progress: Option<(Goal, Progress)>) -> Revision {
+    /// How long the node must be Ready to count as done decides on both.
+    pub(super) fn judged(&self) -> Judged {
         let spec = &self.object.spec;
+        let assigned = self.progress();
         let is_synced = self.status.is_some_and(|status| {
             let has_assigned = !spec.revoked && status.in_force() == spec.assigned();
             status.phase == Phase::Synced && has_assigned
         });
-        rollout::failed_revision(spec.failed(), progress, is_synced)
+        Judged {
+            assigned,
+            failed: rollout::failed_revision(spec.failed(), assigned, is_synced),
+        }
     }
 
     /// The state of a node without an assignment. Its object may be younger than the content on its disk.
@@ -284,12 +272,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// The revision with which the node is at rest: it has responded to its assignment and has nothing to do.
-pub(super) fn at_rest(object: &NodePullSecret) -> Option<Revision> {
-    let status = up_to_date(object).filter(|status| is_at_rest(status))?;
-    Some(status.in_force())
-}
-
+/// The node has responded to its assignment and has nothing to do.
 pub(super) fn is_at_rest(status: &NodePullSecretStatus) -> bool {
     match status.phase {
         Phase::Pending | Phase::Synced => true,
@@ -298,27 +281,12 @@ pub(super) fn is_at_rest(status: &NodePullSecretStatus) -> bool {
     }
 }
 
-/// The node is at rest with its goal, though its object assigns something else.
-pub(super) fn has_unassigned(object: &NodePullSecret, goal: Goal) -> bool {
-    let is_assigned = |revision| !object.spec.restore && object.spec.assigned() == revision;
-    at_rest(object).is_some_and(|revision| {
-        let is_goal = revision.is_identified() && goal == Goal::Revision(revision);
-        is_goal && !is_assigned(revision)
-    })
-}
-
-/// The owner of the node's file has changed since its object was written. A node that is being restored needs none.
-pub(super) fn has_new_owner(object: &NodePullSecret, node: &NodeView) -> bool {
-    object.spec.foreign_owner != node.file_owner && !object.spec.restore
-}
-
-/// The value that requests one more attempt on the node: from its own annotation and that of the additional Secret; empty:
-/// neither.
-pub(super) fn retry(secrets: &PullSecrets, object: Option<&NodePullSecret>) -> String {
-    let own = object.and_then(|object| requested_retry(object.annotations()));
-    let additional = secrets.retry.as_deref().map(shortened_retry);
-    let both: Vec<String> = own.into_iter().chain(additional).collect();
-    both.join(" ")
+/// The revision with which the node is at rest, though its object assigns something else.
+pub(super) fn unassigned(object: &NodePullSecret) -> Option<Revision> {
+    let status = up_to_date(object).filter(|status| is_at_rest(status))?;
+    let revision = status.in_force();
+    let is_assigned = !object.spec.restore && object.spec.assigned() == revision;
+    (revision.is_identified() && !is_assigned).then_some(revision)
 }
 
 /// The status, if the node was at rest with this goal when it was assigned: it has nothing to change.

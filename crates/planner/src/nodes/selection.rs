@@ -1,10 +1,10 @@
 //! What the pull secrets resolve to. Pure.
 
 use globalps_core::api::GlobalPullSecretSpec;
-use globalps_core::rollout::{self, Goal, Member};
+use globalps_core::rollout::{self, Member};
 
 use super::input::PullSecrets;
-use super::outcome::has_halted;
+use super::outcome::Rollout;
 use crate::content::resolve::{Resolved, Scopes, resolve};
 use crate::content::secret::Global;
 
@@ -20,12 +20,12 @@ pub(super) fn resolved(
 /// The same, but namespaces that a selector selects in addition wait while a canary tries the content, while nodes get it that
 /// need no restart, and while the rollout has halted. Each is a revision with a canary of its own: if they came faster than a
 /// canary takes, no other node ever got a new password, and where it has halted, each would break one more node. What restarts
-/// kubelets has no such end soon, and is superseded. `members`: of the revision in force.
+/// kubelets has no such end soon, and is superseded.
 pub(super) fn resolved_for_rollout(
     spec: &GlobalPullSecretSpec,
     secrets: &PullSecrets,
     before: Option<&Global>,
-    members: &[Member],
+    in_force: &Rollout,
 ) -> Resolved {
     let resolved = resolved(spec, secrets, before);
     let mut scopes = spec.sources.iter().filter_map(|it| it.scope.as_ref());
@@ -37,7 +37,7 @@ pub(super) fn resolved_for_rollout(
         return resolved;
     }
     let without_new = resolved_with(spec, secrets, before, true);
-    if is_in_force(global, &without_new) && is_tried(spec, global, members) {
+    if is_in_force(global, &without_new) && is_tried(spec, global, in_force) {
         without_new
     } else {
         resolved
@@ -50,17 +50,17 @@ fn is_in_force(global: &Global, resolved: &Resolved) -> bool {
 }
 
 /// Whether its rollout has halted, or ends soon what it is at.
-fn is_tried(spec: &GlobalPullSecretSpec, global: &Global, members: &[Member]) -> bool {
-    let limits = &spec.rollout;
+fn is_tried(spec: &GlobalPullSecretSpec, global: &Global, in_force: &Rollout) -> bool {
+    let (limits, members) = (&spec.rollout, &in_force.members);
+    let goal = in_force.target.map(|target| target.goal);
+    let Some(goal) = goal.filter(|goal| members.iter().any(|member| member.goal == *goal)) else {
+        return false;
+    };
     if global.rolled_out.is_some() || limits.paused {
         return false;
     }
-    let goal = Goal::Revision(global.revision);
-    if !members.iter().any(|member| member.goal == goal) {
-        return false;
-    }
-    has_halted(spec, members)
-        || if global.canary_passed || rollout::has_canary_passed(members, goal, limits) {
+    in_force.outcome.is_halted
+        || if in_force.outcome.canary_passed {
             members.iter().any(Member::waits_in_place)
         } else {
             rollout::stuck_canaries(members, goal, limits).is_none()

@@ -1,10 +1,13 @@
 use std::collections::BTreeMap;
 
-use globalps_core::api::NodePullSecretSpec;
+use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretSpec};
 use globalps_core::names::{ABANDON_ANNOTATION, MACHINE_CONFIG_UPDATE, RETRY_ANNOTATION};
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::super::assignments::assignments;
+use super::super::assignments::{Scope, assignments};
+use super::super::input::Snapshot;
+use super::super::state::node_states;
 use super::super::testing::snapshot;
 use super::*;
 use crate::content::secret::revision_of_test;
@@ -15,6 +18,20 @@ fn members_of(nodes: &str, goal: Goal, change: impl FnOnce(&mut Snapshot)) -> Ve
     let mut snapshot = snapshot(Source::Absent, None, nodes);
     change(&mut snapshot);
     members(&snapshot, goal, true, 3)
+}
+
+fn members(
+    snapshot: &Snapshot,
+    goal: Goal,
+    canary_passed: bool,
+    provider_since: i64,
+) -> Vec<Member> {
+    let target = Target {
+        goal,
+        canary_passed,
+        provider_since,
+    };
+    super::members(&node_states(snapshot), target)
 }
 
 #[test]
@@ -93,13 +110,16 @@ fn only_a_node_with_the_current_provider_changes_in_place() {
             revision_id: revision_of_test(revision).id,
             ..Default::default()
         });
-        let mut node = NodeView::of_test("a", jiff::Timestamp::UNIX_EPOCH);
+        let mut snapshot = snapshot(Source::Absent, None, "a");
+        let node = snapshot.nodes.views.to_mut().get_mut("a").unwrap();
         node.kubelet_version = now.into();
-        let mut snapshot = snapshot(Source::Absent, None, "");
-        let found = takes_in_place(&snapshot, &object, &node, since);
+        let objects = snapshot.nodes.objects.to_mut();
+        objects.insert("a".to_owned(), Box::new(object));
+        let goal = Goal::Revision(revision_of_test(9));
+        let found = members(&snapshot, goal, true, since)[0].in_place;
         assert!(!found, "{case}: the revision isn't known");
         snapshot.recorded.rolled_out_revision = Some(revision_of_test(revision));
-        let found = takes_in_place(&snapshot, &object, &node, since);
+        let found = members(&snapshot, goal, true, since)[0].in_place;
         assert_eq!(found, expected, "{case}");
     }
 }
@@ -468,7 +488,15 @@ fn a_node_is_left_alone_in_its_update_then_gets_what_it_had() {
                 })
                 .into_iter()
                 .collect();
-            let writes = assignments(&snapshot, &members, true);
+            let scope = Scope {
+                limits: Some(&snapshot.config.spec.rollout),
+                canary_passed: true,
+                restores: false,
+                for_new_nodes: None,
+            };
+            let states = node_states(&snapshot);
+            let (nodes, now) = (&snapshot.nodes, snapshot.clock.now);
+            let writes = assignments(&states, nodes, &members, scope, now);
             let writes = writes.into_iter().filter(|(name, _)| name == "a");
             let writes: Vec<_> = writes.map(|(_, spec)| spec).collect();
             assert_eq!(writes, expected_writes, "{case}");
@@ -476,54 +504,4 @@ fn a_node_is_left_alone_in_its_update_then_gets_what_it_had() {
             assert_eq!(member.assigned, Some((goal, expected)), "{case}");
         }
     }
-}
-
-#[test]
-fn a_failure_has_its_node_and_cause() {
-    for (nodes, expected) in [
-        ("a=5:RolledBack", "a: RolledBack: it did not start"),
-        ("!a=5:RolledBack", "a: RolledBack: it did not start"),
-        ("!a=5:Synced", "a: it became NotReady 10 s after the change"),
-        (
-            "a=5:Synced",
-            "a: it does not stay Ready and unchanged: `minReadySeconds` has not passed once since the change",
-        ),
-        ("a=5:never", "a"),
-        ("b=5:RolledBack", "a"),
-        (
-            "!a=R:RolledBack",
-            "a: it became NotReady 10 s after the change",
-        ),
-        (
-            "a=6:RolledBack",
-            "a: RolledBack: it did not start; it failed revision 5 before and has not been synced since, so this does not halt the rollout",
-        ),
-        ("a=6:Failed.DiskFull", "a: Failed: it did not start"),
-    ] {
-        let mut snapshot = snapshot(Source::Absent, None, nodes);
-        let done = snapshot.clock.now - SignedDuration::from_secs(70);
-        for object in snapshot.nodes.objects.to_mut().values_mut() {
-            if object.spec.revision == 6 {
-                object.spec.failed_revision = 5;
-                object.spec.failed_revision_id = revision_of_test(5).id;
-            }
-            if let Some(status) = &mut object.status {
-                status.message = "it did not start".to_owned();
-                status.kubelet_restarted_at = Some(Time(done));
-                status.last_transition_time = Some(Time(done));
-            }
-        }
-        assert_eq!(failure(&snapshot, "a"), expected, "{nodes}");
-    }
-}
-
-#[test]
-fn canary_min_ready_seconds_may_be_longer() {
-    let mut spec = GlobalPullSecretSpec::default();
-    spec.rollout.min_ready_seconds = 5;
-    spec.rollout.canary.min_ready_seconds = 60;
-    assert_eq!(min_ready(&spec, true), SignedDuration::from_secs(60));
-    assert_eq!(min_ready(&spec, false), SignedDuration::from_secs(5));
-    spec.rollout.min_ready_seconds = 90;
-    assert_eq!(min_ready(&spec, true), SignedDuration::from_secs(90));
 }

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 
-use globalps_core::rollout::{Goal, UNRESPONSIVE_AFTER};
+use globalps_core::rollout::{Goal, Member, UNRESPONSIVE_AFTER};
 
-use super::super::members::members;
+use super::super::members::{self, Target};
 use super::super::plan::tests::line;
+use super::super::state::node_states;
 use super::super::syncers::Down;
 use super::super::testing::{A, found, global, snapshot};
 use super::*;
@@ -26,6 +27,15 @@ fn cluster(nodes: &str, down: &str, virtual_nodes: &str) -> Snapshot<'static> {
         node.virtual_by = Some(VirtualMark::Label("type", "kwok"));
     }
     snapshot
+}
+
+fn members(snapshot: &Snapshot, goal: Goal) -> Vec<Member> {
+    let target = Target {
+        goal,
+        canary_passed: true,
+        provider_since: 0,
+    };
+    members::members(&node_states(snapshot), target)
 }
 
 #[test]
@@ -129,7 +139,7 @@ fn only_nodes_that_can_have_nothing_are_unsupported() {
         let found = snapshot.unsupported(node).map(|why| why.to_string());
         assert_eq!(found.as_deref(), expected, "{case}");
         let goal = Goal::Restore;
-        let is_member = !members(&snapshot, goal, true, 0).is_empty();
+        let is_member = !members(&snapshot, goal).is_empty();
         assert_eq!(
             is_member,
             expected.is_none(),
@@ -148,8 +158,12 @@ fn a_node_that_became_virtual_is_not_forgotten_with_its_object() {
         }
         let node = snapshot.nodes.views.get("n").unwrap();
         assert_ne!(snapshot.unsupported(node).is_some(), expected, "{deleted}");
-        let written = super::super::assignments::missing(&snapshot, true);
-        let revoked: Vec<_> = written.map(|(_, spec)| spec.revoked).collect();
+        let now = snapshot.clock.now;
+        let states = node_states(&snapshot);
+        let written = states.iter();
+        let written =
+            written.filter_map(|state| super::super::assignments::missing(state, true, now));
+        let revoked: Vec<_> = written.map(|spec| spec.revoked).collect();
         let expected = if expected { vec![true] } else { vec![] };
         assert_eq!(revoked, expected, "{deleted}");
     }
@@ -176,7 +190,7 @@ fn nodes_without_a_machine_are_no_members() {
     let windows = snapshot.nodes.views.to_mut().get_mut("w").unwrap();
     windows.labels = (&BTreeMap::new()).into();
     for goal in [Goal::Restore, Goal::Revision(revision_of_test(1))] {
-        assert_eq!(members(&snapshot, goal, true, 0).len(), 1, "{goal:?}");
+        assert_eq!(members(&snapshot, goal).len(), 1, "{goal:?}");
     }
 }
 
