@@ -21,9 +21,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
     let cluster = cluster("allowed-kubelets", 0);
     // The CRD of the previous release.
     apply(&cluster, &json!(GlobalPullSecret::crd())).taken("the definition from before");
-    cluster
-        .kubectl(&["wait", "--for=condition=Established", CRD])
-        .unwrap();
+    cluster.types(&format!("wait --for=condition=Established {CRD}"));
     let old =
         json!({"kubelet": {"unit": "systemd-poweroff.service", "configFile": "/etc/shadow.d/x"}});
     wait("an object of the previous release", POLL, || {

@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-use common::shared::{Shared, tests_on};
+use common::shared::{Fleet, Shared, tests_on};
 use common::{base64, write};
 use globalps_testkit::product::{DEADLINE, NAMESPACE, Product, pull_secret, reconfigure};
 use globalps_testkit::{Access, Cluster, Node, config_file, until, wait};
@@ -19,13 +19,13 @@ const SOURCE: &str = "team-a-pull-secret";
 
 static SHARED: Shared = Shared::new("credential-provider", 3);
 
-tests_on! { SHARED, |cluster, product, nodes|
-    one_restart_in_none_for_a_rotation_and_one_out(cluster, product, nodes);
-    a_scope_is_for_the_pods_of_its_namespaces(cluster, product, nodes);
-    damaged_data_holds_up_no_pull_that_needs_nothing(cluster, product, nodes);
-    a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(cluster, product, nodes);
-    flags_that_somebody_rewrites_come_back(cluster, product, nodes);
-    a_kubelet_without_flags_keeps_the_file_and_says_why(cluster, product, nodes);
+tests_on! { SHARED,
+    one_restart_in_none_for_a_rotation_and_one_out;
+    a_scope_is_for_the_pods_of_its_namespaces;
+    damaged_data_holds_up_no_pull_that_needs_nothing;
+    a_hundred_pulls_at_once_go_on_while_the_data_is_damaged;
+    flags_that_somebody_rewrites_come_back;
+    a_kubelet_without_flags_keeps_the_file_and_says_why;
 }
 
 fn deliver(cluster: &Cluster, delivery: &str) {
@@ -88,11 +88,7 @@ fn wait_pod(cluster: &Cluster, namespace: &str, runs: bool) {
     .unwrap_or_else(|error| panic!("{error:#}; {seen}"));
 }
 
-fn one_restart_in_none_for_a_rotation_and_one_out(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn one_restart_in_none_for_a_rotation_and_one_out((cluster, product, nodes): Fleet) {
     let registry = cluster.registry();
     let private = registry.address(Access::Private);
     let image = format!("{private}/team/app:1");
@@ -224,7 +220,7 @@ fn scope(cluster: &Cluster, namespaces: &[&str]) {
     .unwrap();
 }
 
-fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn a_scope_is_for_the_pods_of_its_namespaces((cluster, product, nodes): Fleet) {
     let registry = cluster.registry();
     let private = registry.address(Access::Private);
     let image = format!("{private}/team/app:1");
@@ -295,11 +291,7 @@ fn a_scope_is_for_the_pods_of_its_namespaces(cluster: &Cluster, product: &Produc
     cluster.types(&format!("delete secret {SOURCE} -n {NAMESPACE}"));
 }
 
-fn damaged_data_holds_up_no_pull_that_needs_nothing(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn damaged_data_holds_up_no_pull_that_needs_nothing((cluster, product, nodes): Fleet) {
     let registry = cluster.registry();
     let open = format!("{}/pause:1", registry.address(Access::Open));
     product.apply(&registry.docker_config().unwrap()).unwrap();
@@ -330,11 +322,7 @@ fn damaged_data_holds_up_no_pull_that_needs_nothing(
 }
 
 /// A hundred pods on one node, each with its own tag, half of them from the private registry.
-fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged((cluster, product, nodes): Fleet) {
     const PODS: usize = 100;
     let registry = cluster.registry();
     let (open, private) = (
@@ -445,7 +433,7 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged(
     cluster.types("delete pods --selector=many --force --grace-period=0");
 }
 
-fn flags_that_somebody_rewrites_come_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn flags_that_somebody_rewrites_come_back((cluster, product, nodes): Fleet) {
     let registry = cluster.registry();
     let private = registry.address(Access::Private);
     let image = format!("{private}/team/app:1");
@@ -476,11 +464,7 @@ fn flags_that_somebody_rewrites_come_back(cluster: &Cluster, product: &Product, 
     );
 }
 
-fn a_kubelet_without_flags_keeps_the_file_and_says_why(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_kubelet_without_flags_keeps_the_file_and_says_why((cluster, product, nodes): Fleet) {
     let registry = cluster.registry();
     let node = &nodes[1];
     let path = node.kubelet_dir().join("kubeadm-flags.env");

@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime};
 
-use common::shared::{Shared, tests_on};
+use common::shared::{Fleet, Shared, tests_on};
 use common::{base64, docker_config, scale_controllers};
+use globalps_testkit::audit::Request;
 use globalps_testkit::broken_kubelet::break_kubelet;
 use globalps_testkit::product::{
     ADDITIONAL, CONFIG, DEADLINE, NAMESPACE, Product, configuration, is_about_its_spec,
@@ -24,19 +25,19 @@ const MAX_REVISION: i64 = (1 << 53) - 1;
 
 static SHARED: Shared = Shared::new("fleet", 4);
 
-tests_on! { SHARED, |cluster, product, nodes|
-    in_a_pause_a_new_node_gets_what_the_fleet_has(cluster, product, nodes);
-    a_new_node_does_not_get_a_revision_that_halted(cluster, product, nodes);
-    nothing_changes_while_the_configuration_is_deleted(cluster, product, nodes);
-    a_configuration_that_no_longer_names_its_only_source_is_held(cluster, product, nodes);
-    a_secret_recreated_with_the_same_content_changes_nothing(cluster, product, nodes);
-    a_secret_that_is_recreated_with_other_content_is_one_change(cluster, product, nodes);
-    nodes_without_their_objects_are_restored_within_the_limit(cluster, product, nodes);
-    a_symbolic_link_on_the_first_node_stops_only_that_node(cluster, product, nodes);
-    the_canary_goes_first(cluster, product, nodes);
-    a_control_plane_node_goes_last(cluster, product, nodes);
-    a_kubelet_that_dies_soon_stops_the_rollout_at_the_canary(cluster, product, nodes);
-    a_hostile_status_moves_no_revision(cluster, product, nodes);
+tests_on! { SHARED,
+    in_a_pause_a_new_node_gets_what_the_fleet_has;
+    a_new_node_does_not_get_a_revision_that_halted;
+    nothing_changes_while_the_configuration_is_deleted;
+    a_configuration_that_no_longer_names_its_only_source_is_held;
+    a_secret_recreated_with_the_same_content_changes_nothing;
+    a_secret_that_is_recreated_with_other_content_is_one_change;
+    nodes_without_their_objects_are_restored_within_the_limit;
+    a_symbolic_link_on_the_first_node_stops_only_that_node;
+    the_canary_goes_first;
+    a_control_plane_node_goes_last;
+    a_kubelet_that_dies_soon_stops_the_rollout_at_the_canary;
+    a_hostile_status_moves_no_revision;
 }
 
 fn content(password: &str) -> String {
@@ -78,11 +79,7 @@ fn pause_with(cluster: &Cluster, product: &Product, password: &str) {
     });
 }
 
-fn in_a_pause_a_new_node_gets_what_the_fleet_has(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn in_a_pause_a_new_node_gets_what_the_fleet_has((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": 2}});
     let before = in_force(cluster, product, &spec, "one");
     pause_with(cluster, product, "two");
@@ -97,11 +94,7 @@ fn in_a_pause_a_new_node_gets_what_the_fleet_has(
     assert_eq!(product.revision().unwrap(), before + 1);
 }
 
-fn a_new_node_does_not_get_a_revision_that_halted(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_new_node_does_not_get_a_revision_that_halted((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": 2}});
     let before = in_force(cluster, product, &spec, "one");
     // The node that goes first fails, whichever it is.
@@ -119,11 +112,7 @@ fn a_new_node_does_not_get_a_revision_that_halted(
     assert!(has(&new, "one") && all_have(nodes, "one"));
 }
 
-fn nothing_changes_while_the_configuration_is_deleted(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn nothing_changes_while_the_configuration_is_deleted((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": 2}});
     let before = in_force(cluster, product, &spec, "one");
     pause_with(cluster, product, "two");
@@ -158,20 +147,14 @@ fn nothing_changes_while_the_configuration_is_deleted(
 }
 
 /// Also after the object was deleted and created again with an empty spec. The commands are those of the condition.
-fn a_configuration_that_no_longer_names_its_only_source_is_held(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_configuration_that_no_longer_names_its_only_source_is_held((cluster, product, nodes): Fleet) {
     const SOURCE: &str = "fleet-team";
     let plugin = |line: &str| {
         let ran = product.types(line, "");
         assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
     };
     let secret = pull_secret(NAMESPACE, SOURCE, &content("one"));
-    cluster
-        .kubectl_with(&["apply", "-f", "-"], &secret)
-        .unwrap();
+    cluster.apply(secret).unwrap();
     configure(cluster, &json!({"rollout": {"maxUnavailable": 2}}));
     plugin(&format!("install --apply --source {SOURCE}"));
     wait("the source on every node", POLL, || {
@@ -236,25 +219,17 @@ fn recreate(cluster: &Cluster, password: &str) {
 /// When the additional Secret was first written with this verb after `since`.
 fn written(cluster: &Cluster, since: SystemTime, verb: &str) -> SystemTime {
     wait("the audit log", POLL, || {
-        let log = std::fs::read_to_string(cluster.audit_log())?;
-        let events = log
-            .lines()
-            .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let mut events = events.filter(|event| {
-            let object = &event["objectRef"];
-            let is_it = object["resource"] == "secrets" && object["name"] == ADDITIONAL;
-            is_it && event["verb"] == verb
+        let mut requests = Request::all(cluster, "secrets")?.into_iter();
+        let found = requests.find(|request| {
+            let event = &request.event;
+            let is_it = event["objectRef"]["name"] == ADDITIONAL && event["verb"] == verb;
+            is_it && request.answered >= since
         });
-        let found = events.find(|event| time(&event["stageTimestamp"]) >= since);
-        Ok(found.map(|event| time(&event["stageTimestamp"])))
+        Ok(found.map(|request| request.answered))
     })
 }
 
-fn a_secret_recreated_with_the_same_content_changes_nothing(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_secret_recreated_with_the_same_content_changes_nothing((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": "100%"}});
     let before = in_force(cluster, product, &spec, "one");
     let starts_before = product.starts(nodes).unwrap();
@@ -270,11 +245,7 @@ fn a_secret_recreated_with_the_same_content_changes_nothing(
     assert_eq!(specs(cluster, begun).count(), 0, "nothing is assigned");
 }
 
-fn a_secret_that_is_recreated_with_other_content_is_one_change(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_secret_that_is_recreated_with_other_content_is_one_change((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": "100%"}});
     let before = in_force(cluster, product, &spec, "one");
     let starts_before = product.starts(nodes).unwrap();
@@ -290,11 +261,7 @@ fn a_secret_that_is_recreated_with_other_content_is_one_change(
     assert!(!restored, "no node was restored in between");
 }
 
-fn nodes_without_their_objects_are_restored_within_the_limit(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn nodes_without_their_objects_are_restored_within_the_limit((cluster, product, nodes): Fleet) {
     in_force(
         cluster,
         product,
@@ -350,11 +317,7 @@ fn nodes_without_their_objects_are_restored_within_the_limit(
     }
 }
 
-fn a_symbolic_link_on_the_first_node_stops_only_that_node(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_symbolic_link_on_the_first_node_stops_only_that_node((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": 1, "onFailure": "Rollback"}});
     let before = in_force(cluster, product, &spec, "one");
     let (first, others) = nodes.split_first().unwrap();
@@ -398,7 +361,7 @@ fn a_symbolic_link_on_the_first_node_stops_only_that_node(
     assert_eq!(product.revision().unwrap(), before + 1);
 }
 
-fn the_canary_goes_first(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn the_canary_goes_first((cluster, product, nodes): Fleet) {
     let canary = &nodes[2];
     let spec = json!({"rollout": {
         "maxUnavailable": "100%",
@@ -420,7 +383,7 @@ fn the_canary_goes_first(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     label(cluster, canary, "example.com/canary-");
 }
 
-fn a_control_plane_node_goes_last(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn a_control_plane_node_goes_last((cluster, product, nodes): Fleet) {
     let control_plane = &nodes[0];
     let spec = json!({"rollout": {"maxUnavailable": "100%"}});
     label(
@@ -449,11 +412,7 @@ fn a_control_plane_node_goes_last(cluster: &Cluster, product: &Product, nodes: &
     );
 }
 
-fn a_kubelet_that_dies_soon_stops_the_rollout_at_the_canary(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_kubelet_that_dies_soon_stops_the_rollout_at_the_canary((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": "100%", "canary": {"minReadySeconds": 60}}});
     // Without `minReadySeconds`, whose wait would only cost time here.
     in_force(
@@ -488,7 +447,7 @@ fn a_kubelet_that_dies_soon_stops_the_rollout_at_the_canary(
     assert!(all_have(nodes, "one"));
 }
 
-fn a_hostile_status_moves_no_revision(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn a_hostile_status_moves_no_revision((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": 2}});
     let before = in_force(cluster, product, &spec, "one");
     let hostile = &nodes[1];
@@ -589,9 +548,7 @@ fn healthy(product: &Product, wanted: &str) -> (String, String, String) {
 }
 
 fn label(cluster: &Cluster, node: &Node, label: &str) {
-    cluster
-        .kubectl(&["label", "node", node.name(), label, "--overwrite"])
-        .unwrap();
+    cluster.types(&format!("label node {} {label} --overwrite", node.name()));
 }
 
 /// A write to a `NodePullSecret` that the API server accepted, with the whole object after it.
@@ -606,30 +563,22 @@ struct Write {
 
 /// Every creation and change after `since`, in order.
 fn writes(cluster: &Cluster, since: SystemTime) -> Vec<Write> {
-    let log = std::fs::read_to_string(cluster.audit_log()).unwrap();
     let mut found = Vec::new();
-    for line in log
-        .lines()
-        .filter(|line| line.contains("\"nodepullsecrets\""))
-    {
-        // The last line may be incomplete.
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
+    for request in Request::all(cluster, "nodepullsecrets").unwrap() {
+        let (event, time) = (request.event, request.answered);
         let object = &event["responseObject"];
         let code = event["responseStatus"]["code"].as_u64().unwrap_or(500);
-        let at = time(&event["stageTimestamp"]);
         if event["verb"] == "delete"
             || object["kind"] != "NodePullSecret"
             || code >= 300
-            || at < since
+            || time < since
         {
             continue;
         }
         let version = object["metadata"]["resourceVersion"].as_str().unwrap();
         found.push(Write {
             version: version.parse().unwrap(),
-            time: at,
+            time,
             node: object["metadata"]["name"].as_str().unwrap().to_owned(),
             is_status: event["objectRef"]["subresource"] == "status",
             object: object.clone(),

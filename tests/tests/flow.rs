@@ -200,9 +200,7 @@ fn a_restart_ends_a_pod_that_no_longer_matches_its_node(
         (text("result"), text("message"))
     };
     let label = |label: &str| {
-        cluster
-            .kubectl(&["label", "node", node.name(), label])
-            .unwrap();
+        cluster.types(&format!("label node {} {label}", node.name()));
     };
     label("tier=front");
     let pod = json!({

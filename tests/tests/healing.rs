@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use common::shared::{Shared, tests_on};
+use common::shared::{Fleet, Shared, tests_on};
 use common::{docker_config, scale_controllers};
+use globalps_testkit::audit::{Request, is_write};
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE, Product};
 use globalps_testkit::{Cluster, Node, config_file, until, wait};
 use jiff::Timestamp;
@@ -57,16 +58,16 @@ fn table(node: &str) -> Vec<(String, Deed)> {
 
 static SHARED: Shared = Shared::new("healing", 3);
 
-tests_on! { SHARED, |cluster, product, nodes|
-    what_somebody_else_does_is_put_back(cluster, product, nodes);
-    who_fights_is_not_fought(cluster, product);
-    a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(cluster, product, nodes);
-    nothing_is_uninstalled_while_no_controller_runs(cluster, product);
-    a_node_that_is_away_is_put_back_when_it_returns(product, &nodes[2]);
-    a_node_that_is_away_is_let_go_of_with_its_object(cluster, product, nodes);
-    an_etcd_from_a_backup_is_seen_at_once(cluster, product, nodes);
+tests_on! { SHARED,
+    what_somebody_else_does_is_put_back;
+    who_fights_is_not_fought;
+    a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision;
+    nothing_is_uninstalled_while_no_controller_runs;
+    a_node_that_is_away_is_put_back_when_it_returns;
+    a_node_that_is_away_is_let_go_of_with_its_object;
+    an_etcd_from_a_backup_is_seen_at_once;
     // This comes last, because it uninstalls globalps.
-    an_uninstall_that_skips_unreachable_nodes_ends(cluster, product, nodes);
+    an_uninstall_that_skips_unreachable_nodes_ends;
 }
 
 /// Start of each test.
@@ -75,7 +76,7 @@ fn in_force(product: &Product) {
     product.wait_synced().unwrap();
 }
 
-fn what_somebody_else_does_is_put_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn what_somebody_else_does_is_put_back((cluster, product, nodes): Fleet) {
     in_force(product);
     for (what, deed) in table(nodes[1].name()) {
         it_is_put_back_at_once_and_told(cluster, product, &what, &deed);
@@ -172,22 +173,12 @@ fn writes(
     resource: &str,
     name: &str,
 ) -> Vec<(SystemTime, String)> {
-    let log = std::fs::read_to_string(cluster.audit_log()).unwrap();
     let mut writes = Vec::new();
-    for line in log.lines().filter(|line| line.contains(resource)) {
-        // The last line may be incomplete.
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
+    for request in Request::all(cluster, resource).unwrap() {
+        let (event, received) = (request.event, request.received);
+        let is_write = is_write(&event, &["create", "update", "patch", "delete"]);
         let target = &event["objectRef"];
-        let verb = event["verb"].as_str().unwrap_or_default();
-        let is_write = ["create", "update", "patch", "delete"].contains(&verb)
-            && event["responseStatus"]["code"].as_u64().unwrap_or_default() < 300;
-        let is_it = target["resource"] == resource
-            && target["name"] == name
-            && target["subresource"].is_null();
-        let received = event["requestReceivedTimestamp"].as_str().unwrap();
-        let received = SystemTime::from(received.parse::<Timestamp>().unwrap());
+        let is_it = target["name"] == name && target["subresource"].is_null();
         let user = event["user"]["username"].as_str().unwrap_or_default();
         // Writes of the garbage collector and the DaemonSet controller don't count.
         let is_of_system = user.starts_with("system:") && user != CONTROLLER;
@@ -216,7 +207,7 @@ fn put_back_events(cluster: &Cluster, since: SystemTime) -> anyhow::Result<Vec<S
     Ok(notes)
 }
 
-fn who_fights_is_not_fought(cluster: &Cluster, product: &Product) {
+fn who_fights_is_not_fought((cluster, product, _): Fleet) {
     in_force(product);
     let what = format!("role/{SYNCER}");
     let before = meaning(&product.get(&what).unwrap());
@@ -246,11 +237,7 @@ fn who_fights_is_not_fought(cluster: &Cluster, product: &Product) {
     scale_controllers(cluster, 2);
 }
 
-fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision((cluster, product, nodes): Fleet) {
     in_force(product);
     let revision = product.revision().unwrap();
     scale_controllers(cluster, 0);
@@ -268,7 +255,7 @@ fn a_secret_that_is_lost_while_nobody_looks_gets_a_new_revision(
     }
 }
 
-fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &Product) {
+fn nothing_is_uninstalled_while_no_controller_runs((cluster, product, _): Fleet) {
     in_force(product);
     scale_controllers(cluster, 0);
     let everything = || {
@@ -287,7 +274,8 @@ fn nothing_is_uninstalled_while_no_controller_runs(cluster: &Cluster, product: &
     scale_controllers(cluster, 2);
 }
 
-fn a_node_that_is_away_is_put_back_when_it_returns(product: &Product, node: &Node) {
+fn a_node_that_is_away_is_put_back_when_it_returns((_, product, nodes): Fleet) {
+    let node = &nodes[2];
     in_force(product);
     node.power_cut().unwrap();
     product.delete().unwrap();
@@ -305,11 +293,7 @@ fn a_node_that_is_away_is_put_back_when_it_returns(product: &Product, node: &Nod
     assert_eq!(config_file::read(node).unwrap(), None);
 }
 
-fn a_node_that_is_away_is_let_go_of_with_its_object(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_node_that_is_away_is_let_go_of_with_its_object((cluster, product, nodes): Fleet) {
     in_force(product);
     nodes[2].power_cut().unwrap();
     product.delete().unwrap();
@@ -324,7 +308,7 @@ fn a_node_that_is_away_is_let_go_of_with_its_object(
 
 /// The last test, because it leaves nothing in the cluster. After the restore, watches use a version from the future,
 /// and every cache has objects that no longer exist.
-fn an_etcd_from_a_backup_is_seen_at_once(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn an_etcd_from_a_backup_is_seen_at_once((cluster, product, nodes): Fleet) {
     in_force(product);
     cluster.back_up_etcd().unwrap();
     for revision in 2..5 {
@@ -356,11 +340,7 @@ fn an_etcd_from_a_backup_is_seen_at_once(cluster: &Cluster, product: &Product, n
     assert!(has(9).unwrap());
 }
 
-fn an_uninstall_that_skips_unreachable_nodes_ends(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn an_uninstall_that_skips_unreachable_nodes_ends((cluster, product, nodes): Fleet) {
     product.apply(&content(4)).unwrap();
     product.wait_synced().unwrap();
     // A node without a controller: its pod would block the namespace's deletion, because no kubelet reports its end.

@@ -140,9 +140,9 @@ fn prepare(management: &Cluster) -> String {
     });
     management.apply(object).unwrap();
     let crd = "crd/hostedcontrolplanes.hypershift.openshift.io";
-    management
-        .kubectl(&["wait", "--for=condition=Established", "--timeout=60s", crd])
-        .unwrap();
+    management.types(&format!(
+        "wait --for=condition=Established --timeout=60s {crd}"
+    ));
     management.types("create namespace clusters");
     original(management, "pull-secret", PASSWORDS[0]);
     let metadata = |name: &str| json!({"name": name, "namespace": "clusters"});

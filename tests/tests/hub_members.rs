@@ -113,8 +113,7 @@ fn a_secret_of_somebody_else_stays(hub: &Hub, two: &Cluster) {
         .unwrap();
     assert!(message.starts_with(&format!("`{FLEET}/two`")), "{message}");
     assert_eq!(member_secret(two).unwrap()["data"], foreign()["data"]);
-    two.kubectl(&["delete", "secret", ADDITIONAL, "-n", NAMESPACE])
-        .unwrap();
+    two.types(&format!("delete secret {ADDITIONAL} -n {NAMESPACE}"));
     hub.wait_phase((FLEET, NAME, "two"), ("Synced", ""))
         .unwrap();
     assert!(has(two, 1));
@@ -353,8 +352,7 @@ fn another_hub_goes_on(hub: &Hub, members: &[&Cluster]) {
 }
 
 fn what_somebody_changes_comes_back_and_keys_of_others_stay(hub: &Hub, one: &Cluster) {
-    one.kubectl(&["delete", "secret", ADDITIONAL, "-n", NAMESPACE])
-        .unwrap();
+    one.types(&format!("delete secret {ADDITIONAL} -n {NAMESPACE}"));
     wait_has(one, 4);
     let key = json!({"data": {OTHERS_KEY: base64("x")}});
     merge_in(one, NAMESPACE, &format!("secret/{ADDITIONAL}"), &key);
@@ -394,8 +392,7 @@ fn who_is_not_selected_any_more_has_nothing_left(hub: &Hub, one: &Cluster, two: 
     hub.wait_phase((FLEET, NAME, "one"), ("Blocked", "KeysOfOthers"))
         .unwrap();
     assert!(has(one, 5));
-    one.kubectl(&["delete", "secret", ADDITIONAL, "-n", NAMESPACE])
-        .unwrap();
+    one.types(&format!("delete secret {ADDITIONAL} -n {NAMESPACE}"));
     let left = ["get", "clusterpullsecrets", "-A", "-o", "name"];
     wait("all objects to be deleted", POLL, || {
         Ok(hub.management().kubectl(&left)?.is_empty().then_some(()))

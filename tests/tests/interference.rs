@@ -6,10 +6,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use common::shared::{Shared, tests_on};
+use common::shared::{Fleet, Shared, tests_on};
 use common::{base64, docker_config};
 use globalps_testkit::product::{DEADLINE, Product, merge};
-use globalps_testkit::{Access, Cluster, Node, config_file, until, wait};
+use globalps_testkit::{Access, Node, config_file, until, wait};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
@@ -19,10 +19,10 @@ const MAX_REVISION: i64 = (1 << 53) - 1;
 
 static SHARED: Shared = Shared::new("interference", 4);
 
-tests_on! { SHARED, |cluster, product, nodes|
-    nobodys_number_is_believed_or_raised_to(cluster, product, nodes);
-    a_node_that_is_deleted_right_after_a_change_gets_it(cluster, product, nodes);
-    a_syncer_image_that_cannot_be_pulled_stops_only_its_own_node(cluster, product, nodes);
+tests_on! { SHARED,
+    nobodys_number_is_believed_or_raised_to;
+    a_node_that_is_deleted_right_after_a_change_gets_it;
+    a_syncer_image_that_cannot_be_pulled_stops_only_its_own_node;
 }
 
 fn content(password: &str) -> String {
@@ -42,7 +42,7 @@ fn all_have(nodes: &[Node], password: &str) -> bool {
     nodes.iter().all(has)
 }
 
-fn nobodys_number_is_believed_or_raised_to(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn nobodys_number_is_believed_or_raised_to((cluster, product, nodes): Fleet) {
     let before = in_force(product, "one");
     let what = format!("nodepullsecret/{}", nodes[0].name());
     for number in [99, MAX_REVISION] {
@@ -56,18 +56,12 @@ fn nobodys_number_is_believed_or_raised_to(cluster: &Cluster, product: &Product,
     assert_eq!(in_force(product, "two"), before + 1);
 }
 
-fn a_node_that_is_deleted_right_after_a_change_gets_it(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_node_that_is_deleted_right_after_a_change_gets_it((cluster, product, nodes): Fleet) {
     let before = in_force(product, "before");
     let deleted = &nodes[0];
     product.apply(&content("after")).unwrap();
     sleep(Duration::from_millis(250));
-    cluster
-        .kubectl(&["delete", "node", deleted.name()])
-        .unwrap();
+    cluster.types(&format!("delete node {}", deleted.name()));
     deleted
         .exec(&["systemctl", "restart", "kubelet.service"])
         .unwrap();
@@ -94,11 +88,7 @@ fn a_node_that_is_deleted_right_after_a_change_gets_it(
     assert!(rows.iter().all(|row| row["phase"] == "Synced"), "{shown}");
 }
 
-fn a_syncer_image_that_cannot_be_pulled_stops_only_its_own_node(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_syncer_image_that_cannot_be_pulled_stops_only_its_own_node((cluster, product, nodes): Fleet) {
     in_force(product, "before");
     wait_settled(product, nodes.len());
     let registry = cluster.registry().address(Access::Open);

@@ -6,12 +6,12 @@ mod common;
 use std::time::{Duration, SystemTime};
 
 use common::docker_config;
-use common::shared::{Shared, tests_on};
+use common::shared::{Fleet, Shared, tests_on};
 use globalps_core::names::{METRICS_PORT, PROBES_PORT};
+use globalps_testkit::audit::{Request, is_write};
 use globalps_testkit::product::{DEADLINE, Product, reconfigure, run};
 use globalps_testkit::watch::Watch;
 use globalps_testkit::{Cluster, Node, until, wait};
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 const SYSTEM: &str = "globalps-system";
@@ -38,45 +38,29 @@ enum Fate {
 
 static SHARED: Shared = Shared::new("leader", 5);
 
-tests_on! { SHARED, |cluster, product, nodes|
-    the_probes_and_metrics_of_both_say_what_is(cluster, product, nodes);
-    the_api_server_takes_a_grant_of_the_leader_only(cluster, product);
-    another_one_goes_on_when_the_leader_is_killed(cluster, product, nodes);
-    another_one_goes_on_when_the_leader_is_frozen(cluster, product, nodes);
-    another_one_goes_on_when_the_leader_is_cut_off(cluster, product, nodes);
-    another_one_goes_on_when_the_leader_is_evicted(cluster, product, nodes);
+tests_on! { SHARED,
+    the_probes_and_metrics_of_both_say_what_is;
+    the_api_server_takes_a_grant_of_the_leader_only;
+    another_one_goes_on_when_the_leader_is_killed;
+    another_one_goes_on_when_the_leader_is_frozen;
+    another_one_goes_on_when_the_leader_is_cut_off;
+    another_one_goes_on_when_the_leader_is_evicted;
 }
 
-fn another_one_goes_on_when_the_leader_is_killed(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
-    another_one_goes_on_and_no_limit_is_exceeded(Fate::Killed, cluster, product, nodes);
+fn another_one_goes_on_when_the_leader_is_killed(fleet: Fleet) {
+    another_one_goes_on_and_no_limit_is_exceeded(Fate::Killed, fleet);
 }
 
-fn another_one_goes_on_when_the_leader_is_frozen(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
-    another_one_goes_on_and_no_limit_is_exceeded(Fate::Frozen, cluster, product, nodes);
+fn another_one_goes_on_when_the_leader_is_frozen(fleet: Fleet) {
+    another_one_goes_on_and_no_limit_is_exceeded(Fate::Frozen, fleet);
 }
 
-fn another_one_goes_on_when_the_leader_is_cut_off(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
-    another_one_goes_on_and_no_limit_is_exceeded(Fate::CutOff, cluster, product, nodes);
+fn another_one_goes_on_when_the_leader_is_cut_off(fleet: Fleet) {
+    another_one_goes_on_and_no_limit_is_exceeded(Fate::CutOff, fleet);
 }
 
-fn another_one_goes_on_when_the_leader_is_evicted(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
-    another_one_goes_on_and_no_limit_is_exceeded(Fate::Evicted, cluster, product, nodes);
+fn another_one_goes_on_when_the_leader_is_evicted(fleet: Fleet) {
+    another_one_goes_on_and_no_limit_is_exceeded(Fate::Evicted, fleet);
 }
 
 /// Rolls out content to every node; returns its revision.
@@ -86,12 +70,7 @@ fn in_force(product: &Product) -> i64 {
     product.status().unwrap()["revision"].as_i64().unwrap()
 }
 
-fn another_one_goes_on_and_no_limit_is_exceeded(
-    fate: Fate,
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn another_one_goes_on_and_no_limit_is_exceeded(fate: Fate, (cluster, product, nodes): Fleet) {
     let revision = in_force(product) + 1;
     // Not all nodes have it before the next leader leads.
     reconfigure(cluster, &json!({"rollout": {"minReadySeconds": 2}})).unwrap();
@@ -253,9 +232,7 @@ impl Leader {
             Fate::Frozen => self.shell("kill -STOP $p"),
             Fate::CutOff => self.shell("nsenter -t $p -n iptables -A OUTPUT -j DROP"),
             Fate::Evicted => {
-                cluster
-                    .kubectl(&["delete", "pod", &self.pod, "-n", SYSTEM, "--wait=false"])
-                    .unwrap();
+                cluster.types(&format!("delete pod {} -n {SYSTEM} --wait=false", self.pod));
             }
         }
     }
@@ -309,24 +286,25 @@ fn requests(
     since: SystemTime,
     resource: &str,
 ) -> Vec<(SystemTime, String, Value)> {
-    let log = std::fs::read_to_string(cluster.audit_log()).unwrap();
-    let mut found = Vec::new();
-    for line in log.lines().filter(|line| line.contains(resource)) {
-        // The last line may be incomplete.
-        let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue;
-        };
-        let time: Timestamp = event["stageTimestamp"].as_str().unwrap().parse().unwrap();
-        let ours = event["user"]["username"] == ACCOUNT
-            && event["objectRef"]["resource"] == resource
-            && event["objectRef"]["subresource"].is_null();
-        if ours && SystemTime::from(time) >= since {
+    let requests = Request::all(cluster, resource).unwrap().into_iter();
+    let ours = requests.filter(
+        |Request {
+             event, answered, ..
+         }| {
+            let is_ours = event["user"]["username"] == ACCOUNT;
+            is_ours && event["objectRef"]["subresource"].is_null() && *answered >= since
+        },
+    );
+    let found = ours.map(
+        |Request {
+             event, answered, ..
+         }| {
             let pod = &event["user"]["extra"]["authentication.kubernetes.io/pod-name"][0];
             let pod = pod.as_str().unwrap_or_default().to_owned();
-            found.push((SystemTime::from(time), pod, event));
-        }
-    }
-    found
+            (answered, pod, event)
+        },
+    );
+    found.collect()
 }
 
 /// The assignments after `since` that the API server accepted.
@@ -337,18 +315,10 @@ fn assignments(cluster: &Cluster, since: SystemTime) -> Vec<(SystemTime, String,
 }
 
 fn is_taken_write(event: &Value) -> bool {
-    let code = event["responseStatus"]["code"].as_u64();
-    ["patch", "update", "create"]
-        .iter()
-        .any(|verb| event["verb"] == *verb)
-        && code.is_some_and(|code| code < 300)
+    is_write(event, &["patch", "update", "create"])
 }
 
-fn the_probes_and_metrics_of_both_say_what_is(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn the_probes_and_metrics_of_both_say_what_is((cluster, product, nodes): Fleet) {
     // A restart resets the metrics.
     for command in [&["restart"][..], &["status", "--timeout=2m"]] {
         let deployment = ["deployment/globalps-controller", "-n", SYSTEM];
@@ -406,7 +376,7 @@ fn the_probes_and_metrics_of_both_say_what_is(
 }
 
 /// Even a controller that is certain to lead is rejected.
-fn the_api_server_takes_a_grant_of_the_leader_only(cluster: &Cluster, product: &Product) {
+fn the_api_server_takes_a_grant_of_the_leader_only((cluster, product, _): Fleet) {
     in_force(product);
     let apply = |leader: &str| {
         let object = json!({

@@ -98,9 +98,7 @@ fn original(cluster: &Cluster, content: &str) {
         "type": "Opaque",
         "stringData": {".dockerconfigjson": content},
     });
-    cluster
-        .kubectl_with(&["apply", "-f", "-"], &secret)
-        .unwrap();
+    cluster.apply(secret).unwrap();
 }
 
 /// Waits until the node has exactly these registries and credentials.

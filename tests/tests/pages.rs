@@ -84,9 +84,9 @@ fn the_commands_of_the_pages_do_what_they_say() {
     wait("the kubelet serves logs", POLL, served);
     admin.runs("troubleshooting.md", "first-look");
 
-    cluster
-        .kubectl(&["delete", "globalpullsecret", CONFIG_NAME, "-n", NAMESPACE])
-        .unwrap();
+    cluster.types(&format!(
+        "delete globalpullsecret {CONFIG_NAME} -n {NAMESPACE}"
+    ));
     admin.runs("troubleshooting.md", "restore-configuration");
     product.wait_synced().unwrap();
     assert_eq!(verified(), "1m", "as it was");

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::objects::{account, apply, namespace, registries_of, wait_references};
-use common::{base64, cluster, docker_config, write};
+use common::{cluster, docker_config, write};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
 use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
 use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
@@ -106,14 +106,9 @@ fn original() -> SecretRef {
 }
 
 fn install(cluster: &Cluster) -> Product<'_> {
-    let original = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"name": ORIGINAL.1, "namespace": ORIGINAL.0},
-        "data": {".dockerconfigjson": base64(&docker_config(&[("original.example.com", "u:o")]))},
-    });
-    cluster
-        .kubectl_with(&["apply", "-f", "-"], &original)
-        .unwrap();
+    let original = docker_config(&[("original.example.com", "u:o")]);
+    let original = pull_secret(ORIGINAL.0, ORIGINAL.1, &original);
+    cluster.apply(original).unwrap();
     apply(cluster, &[namespace(CATALOG.0)]);
     // First without the original: then the controller creates the configuration by itself, and checks whether the
     // cluster has an original.
@@ -191,9 +186,7 @@ fn another_one_leads(cluster: &Cluster) {
         Ok(Some(holder()?).filter(|holder| holder.contains('_')))
     });
     let pod = before.split_once('_').unwrap().0;
-    cluster
-        .kubectl(&["delete", "pod", pod, "-n", SYSTEM, "--wait=false"])
-        .unwrap();
+    cluster.types(&format!("delete pod {pod} -n {SYSTEM} --wait=false"));
     wait("another leader", POLL, || {
         let now = holder()?;
         Ok((!now.is_empty() && now != before).then_some(()))

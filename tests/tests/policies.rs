@@ -12,7 +12,7 @@ use common::unrun::{SYSTEM, install, names_leader, pods};
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, Kubelet, ProviderPaths, Restart};
 use globalps_manifests::syncer_objects;
 use globalps_testkit::account::Account;
-use globalps_testkit::product::NAMESPACE;
+use globalps_testkit::product::{NAMESPACE, pull_secret};
 use globalps_testkit::{Cluster, until, wait};
 use serde_json::{Value, json};
 
@@ -469,12 +469,7 @@ fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
         object["metadata"]["annotations"] = json!({"globalps.io/leader": leader});
         object
     };
-    let secret = |name: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-            "metadata": {"name": name, "namespace": NAMESPACE}, "stringData": {".dockerconfigjson": "{\"auths\": {}}"},
-        })
-    };
+    let secret = |name: &str| pull_secret(NAMESPACE, name, "{\"auths\": {}}");
     let node = json!({
         "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret",
         "metadata": {"name": "node-1", "namespace": NAMESPACE}, "spec": {},

@@ -97,9 +97,7 @@ fn no_other_field_may_change() {
     let mut failures = String::new();
     for (kind, schema, allowed) in KINDS {
         let base = stored(&cluster, kind);
-        let document = cluster
-            .kubectl(&["get", "--raw", &document_path(&base)])
-            .unwrap();
+        let document = cluster.types(&format!("get --raw {}", document_path(&base)));
         let document: Value = serde_json::from_str(&document).unwrap();
         let tried = Tried::of(&controller, &document, schema, &base, allowed);
         println!("{kind}: {}", tried.summary());

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::shared::{Shared, tests_on};
+use common::shared::{Fleet, Shared, tests_on};
 use common::{base64, docker_config, roll_out, write};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet, need_in_file};
 use globalps_testkit::product::{DEADLINE, NAMESPACE, Product};
@@ -17,13 +17,13 @@ const DROP_INS: &str = "/etc/systemd/system/kubelet.service.d";
 
 static SHARED: Shared = Shared::new("refusals", 2);
 
-tests_on! { SHARED, |cluster, product, nodes|
-    a_bad_first_secret_touches_no_node(cluster, product, nodes);
-    a_bad_rotation_changes_nothing(product, nodes);
-    a_kubelet_that_does_not_come_up_gets_its_file_back(cluster, product, nodes);
-    a_node_without_a_file_that_rolls_back_has_none_again(product, nodes);
-    a_kubelet_that_stays_down_is_started_until_it_serves(product, nodes);
-    a_restoration_continues_past_a_node_that_refuses(cluster, product, nodes);
+tests_on! { SHARED,
+    a_bad_first_secret_touches_no_node;
+    a_bad_rotation_changes_nothing;
+    a_kubelet_that_does_not_come_up_gets_its_file_back;
+    a_node_without_a_file_that_rolls_back_has_none_again;
+    a_kubelet_that_stays_down_is_started_until_it_serves;
+    a_restoration_continues_past_a_node_that_refuses;
 }
 
 fn nothing_hidden_is_shown(product: &Product) {
@@ -57,7 +57,7 @@ fn bad_secrets() -> Vec<(Value, Vec<&'static str>)> {
     ]
 }
 
-fn a_bad_first_secret_touches_no_node(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn a_bad_first_secret_touches_no_node((cluster, product, nodes): Fleet) {
     for (body, named) in bad_secrets() {
         product.delete().unwrap();
         product.apply_secret(&body).unwrap();
@@ -84,7 +84,7 @@ fn a_bad_first_secret_touches_no_node(cluster: &Cluster, product: &Product, node
     nothing_hidden_is_shown(product);
 }
 
-fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
+fn a_bad_rotation_changes_nothing((_, product, nodes): Fleet) {
     // Always of type Opaque, because a Secret's type can't be changed.
     let secret =
         |content: &str| json!({"type": "Opaque", "stringData": {".dockerconfigjson": content}});
@@ -114,11 +114,7 @@ fn a_bad_rotation_changes_nothing(product: &Product, nodes: &[Node]) {
     nothing_hidden_is_shown(product);
 }
 
-fn a_kubelet_that_does_not_come_up_gets_its_file_back(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_kubelet_that_does_not_come_up_gets_its_file_back((cluster, product, nodes): Fleet) {
     roll_out(product, &[("first.example.com", "u:first")]);
     let before: Vec<_> = nodes
         .iter()
@@ -203,7 +199,7 @@ fn a_node_that_rolled_back_takes_the_next_revision(product: &Product, nodes: &[N
     }
 }
 
-fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes: &[Node]) {
+fn a_node_without_a_file_that_rolls_back_has_none_again((_, product, nodes): Fleet) {
     let first = &nodes[0];
     assert_eq!(config_file::read(first).unwrap(), None);
     break_kubelet(first, "broken.example.com").unwrap();
@@ -232,7 +228,7 @@ fn a_node_without_a_file_that_rolls_back_has_none_again(product: &Product, nodes
 }
 
 /// systemd soon stops restarting it. The cause is repaired a while later.
-fn a_kubelet_that_stays_down_is_started_until_it_serves(product: &Product, nodes: &[Node]) {
+fn a_kubelet_that_stays_down_is_started_until_it_serves((_, product, nodes): Fleet) {
     roll_out(product, &[("first.example.com", "u:first")]);
     let drop_in = |script: &str| {
         for node in nodes {
@@ -271,11 +267,7 @@ fn a_kubelet_that_stays_down_is_started_until_it_serves(product: &Product, nodes
 }
 
 /// Its kubelet starts only with the credentials.
-fn a_restoration_continues_past_a_node_that_refuses(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_restoration_continues_past_a_node_that_refuses((cluster, product, nodes): Fleet) {
     let content = docker_config(&[("first.example.com", "u:first")]);
     product.apply(&content).unwrap();
     product.wait_synced().unwrap();

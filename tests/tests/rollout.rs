@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::shared::{Shared, tests_on};
+use common::shared::{Fleet, Shared, tests_on};
 use common::{base64, decode, docker_config, roll_out, scale_controllers, write};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::product::{
@@ -21,15 +21,15 @@ const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 
 static SHARED: Shared = Shared::new("rollout", 3);
 
-tests_on! { SHARED, |cluster, product, nodes|
-    a_senseless_configuration_is_refused_with_a_sentence(cluster);
-    a_file_that_another_program_manages_is_left_to_it(cluster, product, nodes);
-    a_node_that_failed_is_tried_again_when_somebody_asks(product, nodes);
-    a_fleet_that_failed_goes_back_where_the_user_wants_it(cluster, product, nodes);
-    a_rollout_that_is_held_changes_no_node_until_it_goes_on(product, nodes);
-    what_was_rolled_out_is_remembered_and_comes_back(product, nodes);
-    a_leaked_password_is_forgotten_everywhere(cluster, product, nodes);
-    a_new_node_gets_what_the_fleet_has_once_a_controller_runs(cluster, product);
+tests_on! { SHARED,
+    a_senseless_configuration_is_refused_with_a_sentence;
+    a_file_that_another_program_manages_is_left_to_it;
+    a_node_that_failed_is_tried_again_when_somebody_asks;
+    a_fleet_that_failed_goes_back_where_the_user_wants_it;
+    a_rollout_that_is_held_changes_no_node_until_it_goes_on;
+    what_was_rolled_out_is_remembered_and_comes_back;
+    a_leaked_password_is_forgotten_everywhere;
+    a_new_node_gets_what_the_fleet_has_once_a_controller_runs;
 }
 
 /// Rolls out content to every node.
@@ -37,7 +37,7 @@ fn in_force(product: &Product, registry: &str, login: &str) {
     roll_out(product, &[(registry, login)]);
 }
 
-fn a_senseless_configuration_is_refused_with_a_sentence(cluster: &Cluster) {
+fn a_senseless_configuration_is_refused_with_a_sentence((cluster, _, _): Fleet) {
     #[rustfmt::skip]
     let cases = [
         (json!({"rollout": {"maxUnavailable": "150%"}}), "maxUnavailable must be a number of nodes, at least 1, or a percentage"),
@@ -75,20 +75,10 @@ fn a_senseless_configuration_is_refused_with_a_sentence(cluster: &Cluster) {
     }
 }
 
-fn a_file_that_another_program_manages_is_left_to_it(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_file_that_another_program_manages_is_left_to_it((cluster, product, nodes): Fleet) {
     let managed = &nodes[2];
-    cluster
-        .kubectl(&[
-            "annotate",
-            "node",
-            managed.name(),
-            &format!("{MCO_ANNOTATION}=rendered-worker-1"),
-        ])
-        .unwrap();
+    let annotate = format!("annotate node {} {MCO_ANNOTATION}", managed.name());
+    cluster.types(&format!("{annotate}=rendered-worker-1"));
     write(product, &[("r.example.com", "u:one")]);
     for node in &nodes[..2] {
         product.wait_phase(node, "Synced").unwrap();
@@ -118,19 +108,12 @@ fn a_file_that_another_program_manages_is_left_to_it(
         assert_eq!(found.get(name).map(String::as_str), Some(result), "{name}");
     }
 
-    cluster
-        .kubectl(&[
-            "annotate",
-            "node",
-            managed.name(),
-            &format!("{MCO_ANNOTATION}-"),
-        ])
-        .unwrap();
+    cluster.types(&format!("{annotate}-"));
     product.wait_phase(managed, "Synced").unwrap();
     product.wait_synced().unwrap();
 }
 
-fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes: &[Node]) {
+fn a_node_that_failed_is_tried_again_when_somebody_asks((_, product, nodes): Fleet) {
     in_force(product, "r.example.com", "u:one");
     break_kubelet(&nodes[0], "flaky.example.com").unwrap();
     write(product, &[("flaky.example.com", "u:two")]);
@@ -167,11 +150,7 @@ fn a_node_that_failed_is_tried_again_when_somebody_asks(product: &Product, nodes
     );
 }
 
-fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
-    cluster: &Cluster,
-    product: &Product,
-    nodes: &[Node],
-) {
+fn a_fleet_that_failed_goes_back_where_the_user_wants_it((cluster, product, nodes): Fleet) {
     in_force(product, "flaky.example.com", "u:two");
     patch(
         cluster,
@@ -223,7 +202,7 @@ fn a_fleet_that_failed_goes_back_where_the_user_wants_it(
     assert_eq!(product.kubelet_starts(&nodes[2]).unwrap(), starts);
 }
 
-fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, nodes: &[Node]) {
+fn a_rollout_that_is_held_changes_no_node_until_it_goes_on((_, product, nodes): Fleet) {
     in_force(product, "flaky.example.com", "u:two");
     let held = product.ends("pause", 0);
     assert_eq!(
@@ -256,7 +235,7 @@ fn a_rollout_that_is_held_changes_no_node_until_it_goes_on(product: &Product, no
     assert!(nodes.iter().all(has_it), "{:?}", product.status());
 }
 
-fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[Node]) {
+fn what_was_rolled_out_is_remembered_and_comes_back((_, product, nodes): Fleet) {
     in_force(product, "r.example.com", "u:one");
     in_force(product, "flaky.example.com", "u:two");
     in_force(product, "better.example.com", "u:four");
@@ -322,7 +301,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back(product: &Product, nodes: &[
 }
 
 /// With three passwords of the same account: the first one leaks, later the second, while a node is down.
-fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Product, nodes: &[Node]) {
+fn a_leaked_password_is_forgotten_everywhere((cluster, product, nodes): Fleet) {
     const REGISTRY: &str = "leaky.example.com";
     let add = |password: &str, flags: &str| {
         secrecy::remember_login("robot", password);
@@ -438,7 +417,7 @@ fn a_leaked_password_is_forgotten_everywhere(cluster: &Cluster, product: &Produc
     std::fs::remove_file(first.kubelet_dir().join("config.json")).unwrap();
 }
 
-fn a_new_node_gets_what_the_fleet_has_once_a_controller_runs(cluster: &Cluster, product: &Product) {
+fn a_new_node_gets_what_the_fleet_has_once_a_controller_runs((cluster, product, _): Fleet) {
     in_force(product, "flaky.example.com", "u:two");
     scale_controllers(cluster, 0);
     let node = cluster.add_node().unwrap();

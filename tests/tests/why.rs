@@ -83,9 +83,7 @@ fn the_image_that_was_broken_is_named() {
     ];
     cluster.kubectl(&running).unwrap();
     let flag = format!("--image={image}");
-    cluster
-        .kubectl(&["debug", "debugged", &flag, "--container=d"])
-        .unwrap();
+    cluster.types(&format!("debug debugged {flag} --container=d"));
     let answer = cause(&cluster, "debugged", "NoCredentials");
     assert_eq!(answer["containers"][0]["container"], "d", "{answer:#}");
 

@@ -139,7 +139,7 @@ mod tests {
     /// the last one. Without a code, `Cluster` is in none of them.
     fn client(replies: &[(u16, &'static [&'static str])]) -> Client {
         let mut replies = replies.iter().copied().collect::<VecDeque<_>>();
-        let rule = move |request: &Request, _: &mut Objects| {
+        let rule = move |request: &mut Request, _: &mut Objects| {
             let path = &request.path;
             let (code, versions) = *replies.front().unwrap();
             let of = |version: &str| json!({"groupVersion": format!("{GROUP}/{version}"), "version": version});

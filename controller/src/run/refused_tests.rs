@@ -215,6 +215,12 @@ fn begun(api: &FakeApi) -> Controller {
     Controller::new(&process, &args, "me", &token)
 }
 
+/// After that the controller tries refused writes again, and reports those that still fail.
+fn a_while_passes(controller: &mut Controller) {
+    let failures = &mut controller.refusals.failures;
+    failures.age(SignedDuration::from_secs(40));
+}
+
 /// How the object at the path is called in messages.
 fn title(path: &str) -> String {
     let mut words = path.rsplit('/');
@@ -317,10 +323,7 @@ async fn one_refused_write_costs_only_this_write() {
             );
 
             // It still fails after a while.
-            controller
-                .refusals
-                .failures
-                .age(SignedDuration::from_secs(40));
+            a_while_passes(&mut controller);
             Box::pin(controller.reconcile()).await;
             let [ready, degraded, syncers] = messages(&api);
             for message in [&ready, &degraded] {
@@ -346,10 +349,7 @@ async fn one_refused_write_costs_only_this_write() {
             }
             // Then it is allowed.
             api.heal();
-            controller
-                .refusals
-                .failures
-                .age(SignedDuration::from_secs(40));
+            a_while_passes(&mut controller);
             Box::pin(controller.reconcile()).await;
             Box::pin(controller.reconcile()).await;
             assert!(api.written().contains(path), "{case}");
@@ -743,8 +743,7 @@ async fn a_lower_history_limit_keeps_the_newest_despite_a_refusal() {
     Box::pin(controller.reconcile()).await;
     assert!(slot(1).is_some(), "nothing is deleted before it is kept");
     api.heal();
-    let failures = &mut controller.refusals.failures;
-    failures.age(SignedDuration::from_secs(40));
+    a_while_passes(&mut controller);
     Box::pin(controller.reconcile()).await;
     assert_eq!(revision(slot(0)), Some("2".into()));
     assert_eq!(slot(1), None);
@@ -789,8 +788,7 @@ async fn old_content_is_not_forgotten_before_its_last_copy_is_deleted() {
         for _ in 0..8 {
             Box::pin(controller.reconcile()).await;
             obey(&mut controller, &api);
-            let failures = &mut controller.refusals.failures;
-            failures.age(SignedDuration::from_secs(40));
+            a_while_passes(&mut controller);
         }
         let nodes = stored::<NodePullSecret>(&api, &node_path(""));
         assert!(
@@ -805,8 +803,7 @@ async fn old_content_is_not_forgotten_before_its_last_copy_is_deleted() {
         api.heal();
         for _ in 0..3 {
             Box::pin(controller.reconcile()).await;
-            let failures = &mut controller.refusals.failures;
-            failures.age(SignedDuration::from_secs(40));
+            a_while_passes(&mut controller);
         }
         assert_eq!(api.object(&kept), None, "{refusal:?}");
         assert_eq!(asked(&api), 4, "{refusal:?}");
@@ -1255,10 +1252,7 @@ async fn a_client_that_changes_each_write_of_the_state_is_named() {
     }
     let count = writes(&api, &path);
     assert!(count <= 4, "{count} writes");
-    controller
-        .refusals
-        .failures
-        .age(SignedDuration::from_secs(40));
+    a_while_passes(&mut controller);
     Box::pin(controller.reconcile()).await;
     let [ready, degraded, _] = messages(&api);
     for message in [ready, degraded] {
@@ -1298,10 +1292,7 @@ async fn a_syncers_object_in_deletion_is_created_again() {
                 !object["metadata"]["deletionTimestamp"].is_null()
             };
             assert_eq!(is_deleted(&api), is_kept, "{case}");
-            controller
-                .refusals
-                .failures
-                .age(SignedDuration::from_secs(40));
+            a_while_passes(&mut controller);
             Box::pin(controller.reconcile()).await;
             let [ready, degraded, _] = messages(&api);
             for message in [ready, degraded] {
@@ -1312,10 +1303,7 @@ async fn a_syncers_object_in_deletion_is_created_again() {
                 api.state().objects.remove(&path);
                 let deleted = event(Event::Delete(live.into()));
                 controller.cache.handle(deleted, Instant::now());
-                controller
-                    .refusals
-                    .failures
-                    .age(SignedDuration::from_secs(40));
+                a_while_passes(&mut controller);
                 Box::pin(controller.reconcile()).await;
             }
             assert!(!is_deleted(&api), "{case}");
@@ -1370,8 +1358,7 @@ async fn list_and_reconcile(controller: &mut Controller, api: &FakeApi) {
     for _ in 0..3 {
         list_all(controller, api, ObjectState::Absent);
         Box::pin(controller.reconcile()).await;
-        let failures = &mut controller.refusals.failures;
-        failures.age(SignedDuration::from_secs(40));
+        a_while_passes(controller);
     }
 }
 
@@ -1448,11 +1435,30 @@ async fn a_cleanup_ends_though_the_state_can_only_be_deleted() {
     for _ in 0..30 {
         Box::pin(controller.reconcile()).await;
         obey(&mut controller, &api);
-        let failures = &mut controller.refusals.failures;
-        failures.age(SignedDuration::from_secs(40));
+        a_while_passes(&mut controller);
     }
     let left: Vec<String> = api.state().objects.keys().cloned().collect();
     assert_eq!(left, [CONFIG]);
+}
+
+/// `OpenShift` manages a node's file, and the nodes have its pull secret.
+fn has_openshifts_original(controller: &mut Controller, api: &FakeApi) {
+    let global = Global {
+        last_original: Some(data(A)),
+        ..controller.cache.decoded_global().unwrap()
+    };
+    let content = global.content.clone().unwrap();
+    let mut global = encode(&GlobalWrite { content, global });
+    global.metadata.resource_version = Some("11".to_owned());
+    api.put(&secret_path(GLOBAL_SECRET), &global);
+    controller.cache.put_global(global);
+    let node = NodeView {
+        file_owner: globalps_core::names::MACHINE_CONFIG_OPERATOR,
+        version: 2,
+        ..NodeView::of_test("c", Timestamp::now() - SignedDuration::from_hours(1))
+    };
+    let event = CacheEvent::Node(Update::Event(Event::Apply(Box::new(node))));
+    controller.cache.handle(event, Instant::now());
 }
 
 /// The API server can't read it, or says that the controller may not.
@@ -1461,22 +1467,7 @@ async fn an_unreadable_openshift_original_costs_nothing_else() {
     for code in [500, 403] {
         let api = FakeApi::default();
         let mut controller = controller(&api);
-        let global = Global {
-            last_original: Some(data(A)),
-            ..controller.cache.decoded_global().unwrap()
-        };
-        let content = global.content.clone().unwrap();
-        let mut global = encode(&GlobalWrite { content, global });
-        global.metadata.resource_version = Some("11".to_owned());
-        api.put(&secret_path(GLOBAL_SECRET), &global);
-        controller.cache.put_global(global);
-        let node = NodeView {
-            file_owner: globalps_core::names::MACHINE_CONFIG_OPERATOR,
-            version: 2,
-            ..NodeView::of_test("c", Timestamp::now() - SignedDuration::from_hours(1))
-        };
-        let event = CacheEvent::Node(Update::Event(Event::Apply(Box::new(node))));
-        controller.cache.handle(event, Instant::now());
+        has_openshifts_original(&mut controller, &api);
         hide_originals(&api, code);
         Box::pin(controller.reconcile()).await;
         let event = loop {
@@ -1509,15 +1500,7 @@ async fn an_unreadable_openshift_original_costs_nothing_else() {
 async fn an_original_no_longer_named_is_not_openshifts() {
     let api = FakeApi::default();
     let mut controller = controller(&api);
-    let global = Global {
-        last_original: Some(data(A)),
-        ..controller.cache.decoded_global().unwrap()
-    };
-    let content = global.content.clone().unwrap();
-    let mut global = encode(&GlobalWrite { content, global });
-    global.metadata.resource_version = Some("11".to_owned());
-    api.put(&secret_path(GLOBAL_SECRET), &global);
-    controller.cache.put_global(global);
+    has_openshifts_original(&mut controller, &api);
     let mut last = controller.cache.config().unwrap().clone();
     let base = json!({"secretRef": {"namespace": "kube-system", "name": "base"}});
     last.spec.original = serde_json::from_value(base).unwrap();
@@ -1528,13 +1511,6 @@ async fn an_original_no_longer_named_is_not_openshifts() {
     let mut secret = state.secret();
     secret.metadata.resource_version = Some("5".to_owned());
     controller.cache.put_state(secret);
-    let node = NodeView {
-        file_owner: globalps_core::names::MACHINE_CONFIG_OPERATOR,
-        version: 2,
-        ..NodeView::of_test("c", Timestamp::now() - SignedDuration::from_hours(1))
-    };
-    let event = CacheEvent::Node(Update::Event(Event::Apply(Box::new(node))));
-    controller.cache.handle(event, Instant::now());
     hide_originals(&api, 403);
     for _ in 0..2 {
         Box::pin(controller.reconcile()).await;

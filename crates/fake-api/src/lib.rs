@@ -104,7 +104,7 @@ impl FakeApi {
     #[must_use]
     pub fn with_rule(
         self,
-        rule: impl FnMut(&Request, &mut Objects) -> Option<Answer> + Send + 'static,
+        rule: impl FnMut(&mut Request, &mut Objects) -> Option<Answer> + Send + 'static,
     ) -> Self {
         self.state().rule = Some(Box::new(rule));
         self
@@ -221,26 +221,25 @@ impl FakeApi {
     ) -> Response<Body> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await.map(|body| body.to_bytes());
-        let request = Request::new(parts, &body.unwrap_or_default());
-        let reply = self.state().reply(&request);
+        let mut request = Request::new(parts, &body.unwrap_or_default());
+        let reply = self.state().reply(&mut request);
         let mut response = match reply {
-            Reply::Answer((code, object)) => {
-                let body = Full::new(Bytes::from(object.to_string()));
-                let mut response = Response::new(body.boxed_unsync());
-                *response.status_mut() = code.try_into().expect("a status code");
-                response
-            }
-            Reply::Watch => Response::new(StreamBody::new(self.watch(request)).boxed_unsync()),
+            Reply::Answer(answer) => response(answer),
+            Reply::Watch => json(StreamBody::new(self.watch(request)).boxed_unsync()),
             Reply::Silence => std::future::pending().await,
         };
         let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(behind) = self.state().is_behind {
             let date = Timestamp::now() - behind;
             let date = date.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
             headers.insert(DATE, date.try_into().expect("a header"));
         }
         response
+    }
+
+    /// Number of open watches.
+    pub fn watches(&self) -> usize {
+        self.state().news.receiver_count()
     }
 
     /// What changes after the version that the request names.
@@ -269,4 +268,19 @@ impl FakeApi {
             }
         })
     }
+}
+
+/// The response with this status code and body.
+pub fn response((code, object): Answer) -> Response<Body> {
+    let body = Full::new(Bytes::from(object.to_string()));
+    let mut response = json(body.boxed_unsync());
+    *response.status_mut() = code.try_into().expect("a status code");
+    response
+}
+
+fn json(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
 }

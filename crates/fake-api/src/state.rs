@@ -11,9 +11,9 @@ use crate::faults::Fault;
 use crate::objects::{Objects, children, is_child, is_meant, merge, name, take_back};
 use crate::request::{Request, Right};
 
-/// Decides about a request before the API server does, and may change objects as another client; `None`: the API server
-/// responds.
-pub type Rule = Box<dyn FnMut(&Request, &mut Objects) -> Option<Answer> + Send>;
+/// Decides about a request before the API server does, and may change it, or objects as another client; `None`: the API
+/// server responds.
+pub type Rule = Box<dyn FnMut(&mut Request, &mut Objects) -> Option<Answer> + Send>;
 
 pub(crate) enum Reply {
     Answer(Answer),
@@ -33,6 +33,8 @@ pub struct State {
     applied: Objects,
     /// Fields by path that another client sets again at each write without them.
     pub insisted: Objects,
+    /// Fields by path that responses have instead of those of the object.
+    pub said: Objects,
     /// What a controller does when a watch starts.
     pub(crate) controller: Option<fn(&mut Objects)>,
     /// `None`: everything is allowed.
@@ -92,7 +94,7 @@ impl State {
         self.news = watch::Sender::default();
     }
 
-    pub(crate) fn reply(&mut self, request: &Request) -> Reply {
+    pub(crate) fn reply(&mut self, request: &mut Request) -> Reply {
         let right = request.right();
         let mut title = String::new();
         if let Some(right) = &right {
@@ -132,7 +134,17 @@ impl State {
             self.act();
             return Reply::Watch;
         }
-        Reply::Answer(self.answer(request, &right))
+        let (code, mut object) = self.answer(request, &right);
+        if code < 300 {
+            self.say(&request.object(), &mut object);
+        }
+        Reply::Answer((code, object))
+    }
+
+    fn say(&self, path: &str, object: &mut Value) {
+        if let Some(said) = self.said.get(path) {
+            merge(object, said);
+        }
     }
 
     fn fault(&mut self, title: &str, change: Option<&str>) -> Option<Fault> {
@@ -210,11 +222,15 @@ impl State {
         let number = |name: &str| request.parameter(name).parse().ok();
         let (from, limit) = (number("continue"), number("limit"));
         let (from, limit) = (from.unwrap_or(0), limit.unwrap_or(usize::MAX));
-        let items: Vec<&Value> = children(&self.objects, path)
+        let items: Vec<(&String, &Value)> = children(&self.objects, path)
             .filter(|(_, object)| selected.is_empty() || object["metadata"]["name"] == selected)
-            .map(|(_, object)| object)
             .collect();
-        let page: Vec<&Value> = items.iter().skip(from).take(limit).copied().collect();
+        let shown = |(path, object): &(&String, &Value)| {
+            let mut object = (*object).clone();
+            self.say(path, &mut object);
+            object
+        };
+        let page: Vec<Value> = items.iter().skip(from).take(limit).map(shown).collect();
         let end = from + page.len();
         let next = (end < items.len()).then(|| end.to_string());
         // As the real one, if it has no metadata to show.
@@ -349,17 +365,18 @@ impl State {
             selected.is_empty() || object["metadata"]["name"] == selected
         };
         let gone = self.deleted.iter().filter(|(of, _)| is_child(of, path));
-        let gone = gone.map(|(_, (at, object))| ("DELETED", *at, object));
+        let gone = gone.map(|(path, (at, object))| ("DELETED", *at, path, object));
         let there = children(&self.objects, path);
-        let there = there.map(|(_, object)| ("MODIFIED", version(object), object));
+        let there = there.map(|(path, object)| ("MODIFIED", version(object), path, object));
         let all = gone.chain(there);
-        let new = all.filter(|(_, at, object)| *at > since && is_selected(object));
-        let mut new: Vec<(&str, u64, &Value)> = new.collect();
-        new.sort_by_key(|(_, at, _)| *at);
+        let new = all.filter(|(_, at, _, object)| *at > since && is_selected(object));
+        let mut new: Vec<(&str, u64, &String, &Value)> = new.collect();
+        new.sort_by_key(|(_, at, ..)| *at);
         // Tests store objects with versions of their own.
-        let last = new.last().map(|(_, at, _)| *at);
-        let event = |(number, (kind, at, object)): (usize, (&str, u64, &Value))| {
+        let last = new.last().map(|(_, at, ..)| *at);
+        let event = |(number, (kind, at, path, object)): (usize, (&str, u64, &String, &Value))| {
             let mut object = object.clone();
+            self.say(path, &mut object);
             if request.is_table() {
                 object = table(&[&object], number == 0);
             }

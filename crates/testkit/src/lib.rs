@@ -6,6 +6,7 @@
 //! the cluster's bridge name or lies below its directory, so [`Cluster::down`] needs no other record.
 
 pub mod account;
+pub mod audit;
 pub mod bare_node;
 pub mod broken_kubelet;
 pub mod capi;

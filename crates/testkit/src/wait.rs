@@ -44,6 +44,21 @@ pub fn wait<T>(what: &str, poll: Duration, probe: impl FnMut() -> Result<Option<
     }
 }
 
+/// Calls `probe` every `poll` until it succeeds. Its error at the deadline is that of the wait.
+pub(crate) async fn retry<T>(
+    deadline: Duration,
+    poll: Duration,
+    probe: impl AsyncFn() -> Result<T>,
+) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        match probe().await {
+            Err(_) if start.elapsed() < deadline => tokio::time::sleep(poll).await,
+            tried => return tried,
+        }
+    }
+}
+
 /// Time until the next call of a probe that took so long, in a wait that has lasted so long: a twentieth more at most, and a few
 /// polls, because who polls often looks for a state that does not last.
 fn pause(poll: Duration, took: Duration, waited: Duration) -> Duration {

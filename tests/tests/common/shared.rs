@@ -9,6 +9,9 @@ use globalps_testkit::{Cluster, Node};
 
 use super::cluster;
 
+/// A cluster, globalps on it, and its nodes.
+pub type Fleet<'a> = (&'a Cluster, &'a Product<'a>, &'a [Node]);
+
 /// Started by the first test; removed when the test program ends.
 pub struct Shared {
     name: &'static str,
@@ -37,7 +40,7 @@ impl Shared {
 
     /// Runs a test with globalps installed, the default configuration and no content in effect. A test that fails, adds
     /// nodes or leaves one down also ends the cluster: the next test gets a new one.
-    pub fn run(&self, test: impl FnOnce(&Cluster, &Product, &[Node])) {
+    pub fn run(&self, test: impl FnOnce(Fleet)) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let cluster = state.cluster.take().unwrap_or_else(|| {
             state.started += 1;
@@ -47,7 +50,7 @@ impl Shared {
             cluster
         });
         let product = Product::attach(&cluster);
-        test(&cluster, &product, &cluster.nodes().unwrap());
+        test((&cluster, &product, &cluster.nodes().unwrap()));
         Search::for_all().cluster(&cluster).unwrap();
         let nodes = cluster.nodes().unwrap();
         let up = nodes.iter().filter(|node| node.is_running().unwrap());
@@ -70,17 +73,15 @@ fn reset(cluster: &Cluster, product: &Product) {
     ));
 }
 
-/// Turns each call into a `#[test]` of the same name, in the module `on_a_shared_cluster`. The names between the bars
-/// are those of the cluster, the product and the nodes.
+/// Turns each function into a `#[test]` of the same name, in the module `on_a_shared_cluster`.
 #[allow(unused_macros, reason = "not every test file needs it")]
 macro_rules! tests_on {
-    ($shared:ident, |$cluster:ident, $product:ident, $nodes:ident| $($test:ident($($argument:expr),*);)*) => {
+    ($shared:ident, $($test:ident;)*) => {
         mod on_a_shared_cluster {
             $(
                 #[test]
-                #[allow(unused_variables, reason = "not every test needs all of it")]
                 fn $test() {
-                    super::$shared.run(|$cluster, $product, $nodes| super::$test($($argument),*));
+                    super::$shared.run(super::$test);
                 }
             )*
         }

@@ -221,7 +221,7 @@ impl Api {
 
     /// From now on responds to every request with 401, and ends the watches.
     pub(super) fn reject(&self) {
-        let rejected = |_: &_, _: &mut _| Some(failure(401, "Unauthorized", "Unauthorized"));
+        let rejected = |_: &mut _, _: &mut _| Some(failure(401, "Unauthorized", "Unauthorized"));
         let _ = self.api.clone().with_rule(rejected);
         self.api.state().end_watches();
     }

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use super::meter::Usage;
 use super::objects::{configure, status};
 use super::stage::Stage;
+use crate::wait::retry;
 
 /// Maximum resident memory of the controller in KiB; its container has twice as much.
 const MEMORY: u64 = 128 << 10;
@@ -97,18 +98,16 @@ impl Scene<'_> {
 
     /// The status names the tenant's namespace.
     async fn is_named(&self) -> Result<()> {
-        let begun = Instant::now();
-        loop {
+        retry(SOON, POLL, async || {
             let found = status(&self.client).await?.image_pull_secrets;
             let failures = found.map(|found| found.failures).unwrap_or_default();
-            let mut failures = failures.iter();
             let reasons = ["TooManyReferences", "TooManyAccounts"];
-            if failures.any(|it| it.namespace == TENANT && reasons.contains(&it.reason.as_str())) {
-                return Ok(());
-            }
-            ensure!(begun.elapsed() < SOON, "the namespace is not named");
-            sleep(POLL).await;
-        }
+            let mut of_tenant = failures.iter().filter(|it| it.namespace == TENANT);
+            let is_named = of_tenant.any(|it| reasons.contains(&it.reason.as_str()));
+            ensure!(is_named, "the namespace is not named");
+            Ok(())
+        })
+        .await
     }
 
     async fn attack(&self) -> Result<()> {

@@ -50,7 +50,7 @@ impl Step {
 pub(super) struct Mark {
     pub(super) begun: Instant,
     time: Timestamp,
-    at_members: BTreeMap<&'static str, usize>,
+    at_members: BTreeMap<String, usize>,
     reconciles: u64,
     processor: Duration,
 }
@@ -89,7 +89,7 @@ impl Mark {
         sleep(Duration::from_secs(1)).await;
         let at_members = now.at_members.iter().map(|(what, count)| {
             let before = self.at_members.get(what).copied().unwrap_or_default();
-            ((*what).to_owned(), count - before)
+            (what.clone(), count - before)
         });
         Ok(Step {
             time,

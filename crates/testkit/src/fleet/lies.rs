@@ -4,14 +4,16 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt as _, stream};
+use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET, GROUP, VERSION};
+use globalps_fake_api::Body;
 use http_body_util::{BodyExt as _, StreamBody};
-use hyper::Response;
 use hyper::body::{Bytes, Frame};
+use hyper::{Response, Uri};
 use serde_json::Value;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::time::sleep;
 
-use super::member_api::Body;
+use crate::product::NAMESPACE;
 
 /// Chunk of an endless response: at this rate it would fill a machine's memory within a minute or two.
 const CHUNK: usize = 64 << 10;
@@ -28,9 +30,36 @@ pub enum Asked {
     Watch,
 }
 
+impl Asked {
+    /// `None`: the hub never asks for it.
+    pub(super) fn of(uri: &Uri) -> Option<Self> {
+        let is_watch = uri.query().unwrap_or_default().contains("watch=true");
+        let list = if is_watch { Self::Watch } else { Self::List };
+        let object = |it: Self| {
+            it.object()
+                .trim_end_matches(&format!("/{GLOBAL_SECRET}"))
+                .to_owned()
+        };
+        let mut all = [Self::Namespace, Self::Secret, list].into_iter();
+        all.find(|it| object(*it) == uri.path())
+    }
+
+    /// The path of the object that the response has.
+    pub(super) fn object(self) -> String {
+        let core = "/api/v1/namespaces";
+        match self {
+            Self::Namespace => format!("{core}/kube-system"),
+            Self::Secret => format!("{core}/{NAMESPACE}/secrets/{ADDITIONAL_SECRET}"),
+            Self::List | Self::Watch => format!(
+                "/apis/{GROUP}/{VERSION}/namespaces/{NAMESPACE}/globalpullsecrets/{GLOBAL_SECRET}"
+            ),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum Lie {
-    /// This is merged into the true object.
+    /// This is merged into the object of each response.
     Says(Asked, Value),
     /// Redirects every request to this URL, with this status code.
     Redirects(u16, String),
@@ -43,7 +72,7 @@ pub enum Lie {
 }
 
 impl Lie {
-    /// The response that replaces the true one; `None`: the true one is used, see [`Lie::about`].
+    /// The response that replaces the true one; `None`: the true one is used, with what [`Lie::Says`].
     pub(super) fn response(&self, asked: Asked) -> Option<Response<Body>> {
         match self {
             Self::Redirects(code, place) => {
@@ -72,15 +101,6 @@ impl Lie {
             _ => None,
         }
     }
-
-    /// The requested object with the lie merged in.
-    pub(super) fn about(&self, asked: Asked, object: &mut Value) {
-        if let Self::Says(it, lie) = self
-            && *it == asked
-        {
-            merge(object, lie);
-        }
-    }
 }
 
 fn endless(parts: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> {
@@ -101,16 +121,5 @@ pub(super) async fn write_forever(
     loop {
         stream.write_all(rest.as_bytes()).await?;
         sleep(PAUSE).await;
-    }
-}
-
-fn merge(into: &mut Value, changes: &Value) {
-    match changes.as_object() {
-        Some(changes) if into.is_object() => {
-            for (key, value) in changes {
-                merge(&mut into[key], value);
-            }
-        }
-        _ => *into = changes.clone(),
     }
 }

@@ -1,24 +1,23 @@
-//! The objects of one simulated cluster, and how its globalps reacts to them.
+//! One simulated cluster: its API server, and how its globalps reacts to what that has.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET};
+use globalps_core::names::{DATA_KEY, GROUP, VERSION};
+use globalps_fake_api::{Answer, Body, FakeApi, Objects, Request, failure, response};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::header::AUTHORIZATION;
+use hyper::{Method, Response};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::lies::{Asked, Lie};
-use crate::product::NAMESPACE;
 
 /// Number of nodes that a member reports.
 const NODES: u32 = 3;
-pub(super) const GROUP: &str = "globalps.io/v1alpha1";
-
-/// Status code and object of a response.
-pub(super) type Answer = (u16, Value);
 
 /// Called before each write of a Secret, with text such as `PATCH member-1`; false rejects the write.
 pub(super) type Admission = Arc<dyn Fn(String) -> bool + Send + Sync>;
@@ -26,24 +25,18 @@ pub(super) type Admission = Arc<dyn Fn(String) -> bool + Send + Sync>;
 /// Requests to all members, and their state.
 #[derive(Default)]
 pub(super) struct Counts {
-    requests: Mutex<BTreeMap<&'static str, usize>>,
-    /// Number of open watches.
-    pub(super) watches: AtomicUsize,
+    requests: Mutex<BTreeMap<String, usize>>,
     /// Members whose nodes have not followed a write yet: current number and maximum.
     changing: Mutex<(usize, usize)>,
 }
 
 impl Counts {
-    pub(super) fn add(&self, what: &'static str) {
+    fn add(&self, what: String) {
         *self.requests.lock().unwrap().entry(what).or_default() += 1;
     }
 
-    pub(super) fn requests(&self) -> BTreeMap<&'static str, usize> {
+    pub(super) fn requests(&self) -> BTreeMap<String, usize> {
         self.requests.lock().unwrap().clone()
-    }
-
-    pub(super) fn watches(&self) -> usize {
-        self.watches.load(Relaxed)
     }
 
     fn begins(&self) {
@@ -61,16 +54,9 @@ impl Counts {
     }
 }
 
-/// State of the member. All objects share one version counter.
+/// State of the member beside its objects.
 #[derive(Default)]
 struct Has {
-    version: u64,
-    secret: Option<Value>,
-    /// Version of the `GlobalPullSecret`, the version of the Secret that it is about, and whether its nodes failed with
-    /// it.
-    config: u64,
-    about: String,
-    has_failed: bool,
     /// The nodes have not followed the hub's last write yet.
     is_changing: bool,
     /// The nodes fail with any content.
@@ -83,31 +69,32 @@ pub(super) struct Member {
     name: String,
     /// From a write of the Secret until every node of the member has it.
     time: Duration,
+    api: FakeApi,
     has: Mutex<Has>,
-    /// Version of the `GlobalPullSecret`.
-    pub(super) news: watch::Sender<u64>,
     /// Connections are accepted, but requests get no response.
     frozen: watch::Sender<bool>,
     lie: Mutex<Option<Lie>>,
-    pub(super) counts: Arc<Counts>,
+    counts: Arc<Counts>,
 }
 
 impl Member {
     pub(super) fn new(name: String, time: Duration, counts: &Arc<Counts>) -> Self {
-        let has = Has {
-            version: 1,
-            config: 1,
-            ..Has::default()
-        };
-        Self {
+        let uid = format!("uid-of-{name}");
+        let namespace = json!({
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": {"uid": uid},
+        });
+        let api = FakeApi::default().unrecorded().with_rule(own);
+        let member = Self {
             name,
             time,
-            has: Mutex::new(has),
-            news: watch::Sender::new(1),
+            api: api.with_object(&Asked::Namespace.object(), namespace),
+            has: Mutex::default(),
             frozen: watch::Sender::new(false),
             lie: Mutex::default(),
             counts: Arc::clone(counts),
-        }
+        };
+        member.report("", false);
+        member
     }
 
     fn has(&self) -> MutexGuard<'_, Has> {
@@ -131,13 +118,18 @@ impl Member {
         self.frozen.send_replace(is_frozen);
     }
 
-    pub(super) async fn thawed(&self) {
+    async fn thawed(&self) {
         // An error would mean a dropped sender, but `self` owns it.
         let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
     }
 
     /// `None`: responses are true.
     pub(super) fn set_lie(&self, lie: Option<Lie>) {
+        let mut said = Objects::new();
+        if let Some(Lie::Says(asked, object)) = &lie {
+            said.insert(asked.object(), object.clone());
+        }
+        self.api.state().said = said;
         *self.lie.lock().unwrap() = lie;
     }
 
@@ -151,111 +143,106 @@ impl Member {
     }
 
     pub(super) fn secret(&self) -> Option<Value> {
-        self.has().secret.clone()
+        self.api.object(&Asked::Secret.object())
+    }
+
+    /// Number of open watches.
+    pub(super) fn watches(&self) -> usize {
+        self.api.watches()
     }
 
     /// Another client in the member writes the Secret, or a part of it, or deletes it.
     pub(super) fn interfere(self: &Arc<Self>, change: impl FnOnce(&mut Option<Value>)) {
-        let mut has = self.has();
-        let mut secret = has.secret.take();
+        let path = Asked::Secret.object();
+        let mut state = self.api.state();
+        let mut secret = state.objects.get(&path).cloned();
         change(&mut secret);
-        has.version += 1;
-        let version = has.version.to_string();
-        if let Some(secret) = &mut secret {
-            secret["metadata"]["resourceVersion"] = json!(version);
+        match secret {
+            Some(secret) => drop(state.store(&path, secret)),
+            None => drop(state.remove(&path)),
         }
-        has.secret = secret;
-        let about = has.about();
-        drop(has);
-        self.follow(about);
+        drop(state);
+        self.follow();
     }
 
-    pub(super) fn apply(self: &Arc<Self>, wanted: &Value, manager: &str) -> Answer {
-        let mut has = self.has();
-        let seen = &wanted["metadata"]["resourceVersion"];
-        let known = has.secret.clone();
-        let version = |secret: &Value| secret["metadata"]["resourceVersion"].clone();
-        let is_seen = seen.is_null() || known.as_ref().map(version).as_ref() == Some(seen);
-        if !is_seen
-            || known
-                .as_ref()
-                .is_some_and(|it| conflicts(it, wanted, manager))
+    /// `admission`: `None` admits every write.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        request: hyper::Request<Incoming>,
+        admission: Option<&Admission>,
+    ) -> Response<Body> {
+        self.thawed().await;
+        let refused = |code, reason| response(failure(code, reason, reason));
+        let expected = format!("Bearer {}", self.token());
+        let token = request.headers().get(AUTHORIZATION);
+        if token.is_none_or(|token| token.as_bytes() != expected.as_bytes()) {
+            return refused(401, "Unauthorized");
+        }
+        let (parts, body) = request.into_parts();
+        let asked = Asked::of(&parts.uri);
+        let what = asked.map_or("something else".to_owned(), |it| format!("{it:?}"));
+        self.counts.add(format!("{} {what}", parts.method));
+        let Some(asked) = asked else {
+            return refused(404, "NotFound");
+        };
+        let lie = self.lie();
+        if let Some(lie) = lie.and_then(|lie| lie.response(asked)) {
+            return lie;
+        }
+        // Of a hub that was killed, a part may have come.
+        let Ok(body) = body.collect().await else {
+            return refused(400, "BadRequest");
+        };
+        let (method, version) = (parts.method.clone(), self.version());
+        if method != Method::GET
+            && admission.is_some_and(|admits| !admits(format!("{method} {}", self.name)))
         {
-            return failure(409, "Conflict");
+            return refused(403, "Forbidden");
         }
-        let new = json!({
-            "apiVersion": "v1", "kind": "Secret", "data": {}, "metadata": {
-                "name": ADDITIONAL_SECRET, "namespace": NAMESPACE, "managedFields": [],
-                "uid": format!("secret-{}-of-{}", has.version + 1, self.name),
-            },
-        });
-        let secret = applied(known.clone().unwrap_or(new), wanted, manager);
-        if known.as_ref() == Some(&secret) {
-            return (200, secret);
+        let response = self.api.respond(hyper::Request::from_parts(parts, body));
+        let response = response.await;
+        if method != Method::GET && self.version() != version {
+            // For the hub a member without the Secret is finished, whatever its nodes do.
+            self.set_changing(method == Method::PATCH);
+            self.follow();
         }
-        has.version += 1;
-        let mut secret = secret;
-        secret["metadata"]["resourceVersion"] = json!(has.version.to_string());
-        has.secret = Some(secret.clone());
-        if !has.is_changing {
-            has.is_changing = true;
-            self.counts.begins();
-        }
-        let about = has.about();
-        drop(has);
-        self.follow(about);
-        (200, secret)
+        response
     }
 
-    pub(super) fn delete(self: &Arc<Self>, options: &Value) -> Answer {
-        let mut has = self.has();
-        let Some(secret) = &has.secret else {
-            return failure(404, "NotFound");
-        };
-        let is_meant = |field: &str| {
-            let wanted = &options["preconditions"][field];
-            wanted.is_null() || *wanted == secret["metadata"][field]
-        };
-        if !is_meant("uid") || !is_meant("resourceVersion") {
-            return failure(409, "Conflict");
+    fn set_changing(&self, is_changing: bool) {
+        let was_changing = std::mem::replace(&mut self.has().is_changing, is_changing);
+        match (was_changing, is_changing) {
+            (false, true) => self.counts.begins(),
+            (true, false) => self.counts.ends(),
+            _ => {}
         }
-        has.version += 1;
-        has.secret = None;
-        // For the hub the member is finished then, whatever its nodes do.
-        if std::mem::take(&mut has.is_changing) {
-            self.counts.ends();
-        }
-        let about = has.about();
-        drop(has);
-        self.follow(about);
-        let object = json!({"apiVersion": "v1", "kind": "Status", "status": "Success"});
-        (200, object)
+    }
+
+    /// Version of the Secret; empty: it does not exist.
+    fn version(&self) -> String {
+        let secret = self.secret().unwrap_or_default();
+        let version = secret["metadata"]["resourceVersion"].as_str();
+        version.unwrap_or_default().to_owned()
     }
 
     /// The member's globalps: after a while every node has the current Secret, unless a newer version exists.
-    fn follow(self: &Arc<Self>, about: String) {
-        let member = Arc::clone(self);
+    fn follow(self: &Arc<Self>) {
+        let (member, about) = (Arc::clone(self), self.version());
         tokio::spawn(async move {
             sleep(member.time).await;
-            let mut has = member.has();
-            if has.about() != about {
-                return;
+            member.thawed().await;
+            if member.version() == about {
+                let has_failed = member.has().fails && !about.is_empty();
+                // Before the hub sees the report and begins with another member.
+                member.set_changing(false);
+                member.report(&about, has_failed);
             }
-            has.version += 1;
-            has.config = has.version;
-            has.about = about;
-            has.has_failed = has.fails && has.secret.is_some();
-            if std::mem::take(&mut has.is_changing) {
-                member.counts.ends();
-            }
-            member.news.send_replace(has.config);
         });
     }
 
-    /// The `GlobalPullSecret`, and its version.
-    pub(super) fn config(&self) -> (u64, Value) {
-        let has = self.has();
-        let (status, reason, synced) = if has.has_failed {
+    /// Writes the `GlobalPullSecret`: `about` this version of the Secret, with which the nodes failed or not.
+    fn report(&self, about: &str, has_failed: bool) {
+        let (status, reason, synced) = if has_failed {
             ("False", "NodesFailed", NODES - 1)
         } else {
             ("True", "Synced", NODES)
@@ -264,71 +251,39 @@ impl Member {
             "type": "Ready", "status": status, "reason": reason, "message": "of its nodes",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         });
-        let mut object = json!({
-            "apiVersion": GROUP, "kind": "GlobalPullSecret",
-            "metadata": {
-                "name": GLOBAL_SECRET, "namespace": NAMESPACE, "generation": 1,
-                "uid": format!("config-of-{}", self.name), "resourceVersion": has.config.to_string(),
-            },
+        let object = json!({
+            "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "GlobalPullSecret",
+            "metadata": {"generation": 1, "uid": format!("config-of-{}", self.name)},
             "spec": {},
             "status": {
-                "observedGeneration": 1, "observedAdditional": has.about, "revision": 1,
+                "observedGeneration": 1, "observedAdditional": about, "revision": 1,
                 "counts": {"total": NODES, "synced": synced, "failed": NODES - synced},
                 "conditions": [ready],
             },
         });
-        if let Some(lie) = self.lie() {
-            lie.about(Asked::Watch, &mut object);
-        }
-        (has.config, object)
+        self.api.state().store(&Asked::Watch.object(), object);
     }
 }
 
-impl Has {
-    /// Version of the Secret; empty: it does not exist.
-    fn about(&self) -> String {
-        let version = self
-            .secret
-            .as_ref()
-            .map(|it| &it["metadata"]["resourceVersion"]);
-        let version = version.and_then(Value::as_str);
-        version.unwrap_or_default().to_owned()
+/// A server-side apply of the Secret: it fails if it would change what another field manager owns.
+fn own(request: &mut Request, objects: &mut Objects) -> Option<Answer> {
+    let manager = request.parameter("fieldManager").to_owned();
+    if manager.is_empty() {
+        return None;
     }
-}
-
-/// Whether another field manager owns the content and the apply would change it.
-fn conflicts(known: &Value, wanted: &Value, manager: &str) -> bool {
-    let owners = known["metadata"]["managedFields"].as_array();
-    let mut others = owners
-        .into_iter()
-        .flatten()
-        .filter(|it| it["manager"] != manager);
-    known["data"][DATA_KEY] != wanted["data"][DATA_KEY]
-        && others.any(|it| !it["fieldsV1"]["f:data"][format!("f:{DATA_KEY}")].is_null())
-}
-
-/// The Secret after a server-side apply: other clients' fields stay.
-fn applied(mut secret: Value, wanted: &Value, manager: &str) -> Value {
-    for field in ["labels", "annotations"] {
-        secret["metadata"][field] = wanted["metadata"][field].clone();
+    let known = objects.get(&request.path).cloned().unwrap_or_default();
+    let owners = known["metadata"]["managedFields"].as_array().cloned();
+    let mut owners = owners.unwrap_or_default();
+    owners.retain(|it| it["manager"] != *manager);
+    let is_theirs = |it: &Value| !it["fieldsV1"]["f:data"][format!("f:{DATA_KEY}")].is_null();
+    let is_change = known["data"][DATA_KEY] != request.body["data"][DATA_KEY];
+    if is_change && owners.iter().any(is_theirs) {
+        return Some(failure(409, "Conflict", "Conflict"));
     }
-    secret["type"] = wanted["type"].clone();
-    secret["data"][DATA_KEY] = wanted["data"][DATA_KEY].clone();
-    let own = json!({
+    owners.push(json!({
         "manager": manager, "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}, "f:type": {}},
-    });
-    if let Some(entries) = secret["metadata"]["managedFields"].as_array_mut() {
-        entries.retain(|it| it["manager"] != manager);
-        entries.push(own);
-    }
-    secret
-}
-
-pub(super) fn failure(code: u16, reason: &str) -> Answer {
-    let status = json!({
-        "apiVersion": "v1", "kind": "Status", "status": "Failure", "metadata": {},
-        "code": code, "reason": reason, "message": reason,
-    });
-    (code, status)
+        "fieldsV1": {"f:data": {format!("f:{DATA_KEY}"): {}}, "f:type": {}},
+    }));
+    request.body["metadata"]["managedFields"] = owners.into();
+    None
 }

@@ -170,11 +170,11 @@ impl Members {
 
     /// Number of open watches.
     pub(super) fn watches(&self) -> usize {
-        self.counts.watches()
+        self.places.iter().map(|it| it.member.watches()).sum()
     }
 
     /// Number of requests so far, by kind.
-    pub(super) fn requests(&self) -> BTreeMap<&'static str, usize> {
+    pub(super) fn requests(&self) -> BTreeMap<String, usize> {
         self.counts.requests()
     }
 }
@@ -262,7 +262,78 @@ async fn talk(
 
 #[cfg(test)]
 mod tests {
+    use globalps_core::api::GlobalPullSecret;
+    use globalps_core::names::DATA_KEY;
+    use k8s_openapi::api::core::v1::{Namespace, Secret};
+    use kube::Api;
+    use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchParams};
+    use kube::core::WatchEvent;
+
     use super::*;
+    use crate::fleet::lies::Asked;
+    use crate::objects::client;
+
+    #[tokio::test]
+    async fn a_member_follows_what_the_hub_writes() {
+        use futures::TryStreamExt as _;
+
+        let members = Members::start(2, Duration::from_millis(1), false, None).await;
+        let members = members.unwrap();
+        let uid = json!({"metadata": {"uid": "false"}});
+        members
+            .member(1)
+            .set_lie(Some(Lie::Says(Asked::Namespace, uid)));
+        let client = async |at| client(&members.kubeconfig(at)).await.unwrap();
+        for (at, expected) in [(0, "uid-of-member-0"), (1, "false")] {
+            let namespaces: Api<Namespace> = Api::all(client(at).await);
+            let namespace = namespaces.get_metadata("kube-system").await.unwrap();
+            assert_eq!(namespace.metadata.uid.as_deref(), Some(expected));
+        }
+
+        let (client, member) = (client(0).await, members.member(0));
+        let secrets: Api<Secret> = Api::namespaced(client.clone(), "kube-system");
+        let configs: Api<GlobalPullSecret> = Api::namespaced(client, "kube-system");
+        let listed = configs.list(&ListParams::default()).await.unwrap();
+        assert_eq!(listed.items.len(), 1);
+        let since = listed.metadata.resource_version.unwrap();
+        let mut watch = Box::pin(
+            configs
+                .watch(&WatchParams::default(), &since)
+                .await
+                .unwrap(),
+        );
+        let name = "additional-pull-secret";
+        let apply = async |content: &str| {
+            let secret = json!({"metadata": {"name": name}, "data": {DATA_KEY: content}});
+            let params = PatchParams::apply("hub");
+            let written = secrets.patch(name, &params, &Patch::Apply(secret)).await;
+            written.map_err(|error| matches!(error, kube::Error::Api(it) if it.code == 409))
+        };
+        for content in ["eA==", "eQ=="] {
+            let written = apply(content).await.unwrap();
+            assert_eq!(members.most_changing(), 1);
+            let Some(WatchEvent::Modified(config)) = watch.try_next().await.unwrap() else {
+                panic!("no event");
+            };
+            let status = config.status.unwrap();
+            let about = Some(status.observed_additional);
+            assert_eq!(about, written.metadata.resource_version);
+        }
+        assert_eq!(members.watches(), 1);
+        let entry =
+            json!({"manager": "other", "fieldsV1": {"f:data": {"f:.dockerconfigjson": {}}}});
+        member.interfere(|secret| {
+            secret.as_mut().unwrap()["metadata"]["managedFields"] = json!([entry]);
+        });
+        assert!(apply("eA==").await.unwrap_err(), "it is another client's");
+        assert!(apply("eQ==").await.is_ok(), "the same content");
+        secrets
+            .delete(name, &DeleteParams::default())
+            .await
+            .unwrap();
+        assert_eq!(member.secret(), None);
+        assert_eq!(members.requests()["PATCH Secret"], 4);
+    }
 
     #[test]
     fn each_member_has_an_address_of_its_own() {

@@ -7,7 +7,6 @@ mod hub_capacity;
 mod hub_steps;
 mod live;
 mod member;
-mod member_api;
 mod meter;
 mod nodes;
 mod objects;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::audit::Request;
 use crate::product::Product;
 use crate::watch::Watch;
 use crate::{Cluster, Node, kubernetes};
@@ -120,20 +121,17 @@ struct Times {
 /// When the API server completed the controller's assignment to each node, after `since`.
 fn assignments(cluster: &Cluster, since: SystemTime) -> Result<BTreeMap<String, SystemTime>> {
     let mut assignments = BTreeMap::new();
-    for line in std::fs::read_to_string(cluster.audit_log())?.lines() {
-        let event: Value = serde_json::from_str(line)?;
+    for Request {
+        event, answered, ..
+    } in Request::all(cluster, "nodepullsecrets")?
+    {
         let object = &event["objectRef"];
-        let is_assignment = object["resource"] == "nodepullsecrets"
-            && object["subresource"].is_null()
+        let is_assignment = object["subresource"].is_null()
             && event["verb"] == "patch"
             && event["stage"] == "ResponseComplete";
-        let (Some(name), Some(time)) = (object["name"].as_str(), event["stageTimestamp"].as_str())
-        else {
-            continue;
-        };
-        let time = SystemTime::from(time.parse::<Timestamp>()?);
-        if is_assignment && time >= since {
-            assignments.entry(name.to_owned()).or_insert(time);
+        let name = object["name"].as_str().filter(|_| is_assignment);
+        if let Some(name) = name.filter(|_| answered >= since) {
+            assignments.entry(name.to_owned()).or_insert(answered);
         }
     }
     Ok(assignments)

@@ -1,6 +1,6 @@
 //! The same for the hub: its own kinds, and the `Cluster` of Cluster API. API server and hub are real; no cluster can be reached.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::names::{HUB, cluster_pull_secret};
@@ -11,6 +11,7 @@ use super::ODD;
 use super::objects::{CRD, Objects, POLL, Probe, Target, Tried, target, try_all};
 use crate::fleet::hub_stage::{CLUSTERS, HubStage};
 use crate::product::pull_secret;
+use crate::wait::retry;
 
 const SOON: Duration = crate::DEADLINE;
 /// An unreadable object is named within this time.
@@ -120,19 +121,17 @@ impl Scene<'_> {
         let object = &TARGETS[1];
         let odd = json!({"status": {"phase": "Failed", "message": "odd", "revision": 99}});
         self.objects.patch(object, &odd, true).await?;
-        let begun = Instant::now();
-        loop {
+        retry(SOON, POLL, async || {
             let found = self.objects.get(object).await?;
             let status = &found["status"];
-            if status["phase"] == "Unreachable"
-                && status["revision"] == 0
-                && status["message"] != "odd"
-            {
-                return Ok(());
-            }
-            ensure!(begun.elapsed() < SOON, "it stays: {status}");
-            sleep(POLL).await;
-        }
+            let is_its_own = status["phase"] == "Unreachable" && status["revision"] == 0;
+            ensure!(
+                is_its_own && status["message"] != "odd",
+                "it stays: {status}"
+            );
+            Ok(())
+        })
+        .await
     }
 
     /// Without the bounds of their definitions, the objects are named, and nothing else is affected.
@@ -158,37 +157,27 @@ impl Scene<'_> {
 
     /// The status of the fleet has the reason `Unreadable`, and names the object and its field.
     async fn is_named(&self, object: &str, field: &str) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            let found = self.objects.get(&TARGETS[0]).await?;
-            let status = found["status"].to_string();
-            if ["Unreadable", object, field]
-                .iter()
-                .all(|it| status.contains(it))
-            {
-                return Ok(());
-            }
-            ensure!(begun.elapsed() < NAMED, "{object} is not named: {status}");
-            sleep(POLL).await;
-        }
+        retry(NAMED, POLL, async || {
+            let status = self.objects.get(&TARGETS[0]).await?["status"].to_string();
+            let words = ["Unreadable", object, field];
+            let is_named = words.iter().all(|it| status.contains(it));
+            ensure!(is_named, "{object} is not named: {status}");
+            Ok(())
+        })
+        .await
     }
 
     /// Its session has reported.
     async fn has_phase(&self, name: &str, after: &str) -> Result<Value> {
-        let begun = Instant::now();
         let api = self.objects.api(OBJECT, Some(CLUSTERS));
-        loop {
-            let found = api
-                .get_opt(name)
-                .await?
-                .and_then(|it| it.into_result().ok());
+        retry(SOON, POLL, async || {
+            let found = api.get_opt(name).await?;
+            let found = found.and_then(|it| it.into_result().ok());
             let status = found.map(|it| it.data["status"].clone());
-            if let Some(status) = status.filter(|status| status["phase"] == "Unreachable") {
-                return Ok(status);
-            }
-            ensure!(begun.elapsed() < SOON, "{after}: no report of {name}");
-            sleep(POLL).await;
-        }
+            let status = status.filter(|status| status["phase"] == "Unreachable");
+            status.with_context(|| format!("{after}: no report of {name}"))
+        })
+        .await
     }
 }
 

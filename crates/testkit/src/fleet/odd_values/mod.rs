@@ -6,14 +6,13 @@ pub mod hub;
 pub(in crate::fleet) mod objects;
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::Attach;
 use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
 use kube::Api;
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 pub(super) use fields::node;
 pub use objects::Tried;
@@ -21,6 +20,7 @@ use objects::{CRD, Objects, POLL, Probe, Target, resource, target, try_all};
 
 use super::stage::{CONTROLLER_NAMESPACE, Stage};
 use crate::product::{NAMESPACE, Product, pull_secret};
+use crate::wait::retry;
 
 /// An unreadable object is named within this time.
 const NAMED: Duration = crate::DEADLINE;
@@ -180,8 +180,7 @@ impl Scene<'_> {
             .iter()
             .find(|target| target.kind.2 == "GlobalPullSecret");
         let config = config.context("the configuration")?;
-        let begun = Instant::now();
-        loop {
+        retry(NAMED, POLL, async || {
             let found = self.objects.get(config).await?;
             let conditions = found["status"]["conditions"].as_array();
             let mut conditions = conditions.into_iter().flatten();
@@ -189,15 +188,13 @@ impl Scene<'_> {
             let message = condition.and_then(|found| found["message"].as_str());
             let message = message.unwrap_or_default();
             let is_unreadable = condition.is_some_and(|found| found["reason"] == "Unreadable");
-            if is_unreadable && message.contains(object) && message.contains(field) {
-                return Ok(());
-            }
             ensure!(
-                begun.elapsed() < NAMED,
+                is_unreadable && message.contains(object) && message.contains(field),
                 "{object} is not named: {condition:?}"
             );
-            sleep(POLL).await;
-        }
+            Ok(())
+        })
+        .await
     }
 
     fn plugin(&self, arguments: &[&str]) -> Result<Value> {

@@ -1,6 +1,6 @@
 //! Odd values in each field of an object.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use globalps_core::decode::Item;
@@ -8,9 +8,9 @@ use kube::api::{ApiResource, DynamicObject, GetParams, Patch, PatchParams, PostP
 use kube::core::{GroupVersionKind, Request};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use tokio::time::sleep;
 
 use super::fields::{difference, paths, replaced, values};
+use crate::wait::retry;
 
 const SOON: Duration = crate::DEADLINE;
 pub(in crate::fleet) const POLL: Duration = Duration::from_millis(50);
@@ -125,13 +125,12 @@ impl Objects {
         name: &str,
         after: &str,
     ) -> Result<()> {
-        let begun = Instant::now();
-        while api.get_opt(name).await?.is_none() {
-            let path = api.resource_url();
-            ensure!(begun.elapsed() < SOON, "{after}: no {path}/{name}");
-            sleep(POLL).await;
-        }
-        Ok(())
+        retry(SOON, POLL, async || {
+            let (found, path) = (api.get_opt(name).await?, api.resource_url());
+            ensure!(found.is_some(), "{after}: no {path}/{name}");
+            Ok(())
+        })
+        .await
     }
 
     /// Lets the API server accept anything in objects of this kind.
@@ -156,14 +155,8 @@ impl Objects {
         target: &Target<'_>,
         patch: &Value,
     ) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            match self.patch(target, patch, false).await {
-                Ok(_) => return Ok(()),
-                Err(error) if begun.elapsed() > SOON => return Err(error),
-                Err(_) => sleep(POLL).await,
-            }
-        }
+        let patched = retry(SOON, POLL, async || self.patch(target, patch, false).await);
+        patched.await.map(drop)
     }
 
     pub(in crate::fleet) fn api(

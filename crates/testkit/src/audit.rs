@@ -1,0 +1,48 @@
+//! Requests in the audit log of an API server.
+
+use std::time::SystemTime;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::Cluster;
+
+/// A request, or one of its two stages if it is a watch.
+pub struct Request {
+    pub event: Value,
+    /// When the API server received it.
+    pub received: SystemTime,
+    /// When it responded.
+    pub answered: SystemTime,
+}
+
+impl Request {
+    fn new(event: Value) -> Result<Self> {
+        let time = |field: &str| -> Result<SystemTime> {
+            let time = event[field].as_str().unwrap_or_default();
+            Ok(time.parse::<Timestamp>()?.into())
+        };
+        Ok(Self {
+            received: time("requestReceivedTimestamp")?,
+            answered: time("stageTimestamp")?,
+            event,
+        })
+    }
+
+    /// The requests for this resource so far, in the order of the log.
+    pub fn all(cluster: &Cluster, resource: &str) -> Result<Vec<Self>> {
+        let log = std::fs::read_to_string(cluster.audit_log())?;
+        let lines = log.lines().filter(|line| line.contains(resource));
+        // The last line may be incomplete.
+        let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let events = events.filter(|event| event["objectRef"]["resource"] == resource);
+        events.map(Self::new).collect()
+    }
+}
+
+/// Whether it is a write with one of these verbs, which the API server accepted.
+pub fn is_write(event: &Value, verbs: &[&str]) -> bool {
+    let code = event["responseStatus"]["code"].as_u64();
+    verbs.iter().any(|verb| event["verb"] == *verb) && code.is_some_and(|code| code < 300)
+}
