@@ -3,9 +3,6 @@
 //!
 //! Nothing here does I/O: plain data in, plain data out.
 
-// Test tables are long and have wide tuples.
-#![cfg_attr(test, allow(clippy::too_many_lines, clippy::type_complexity))]
-
 pub mod api;
 pub mod backoff;
 pub mod checksum;

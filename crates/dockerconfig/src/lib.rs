@@ -2,9 +2,6 @@
 //!
 //! It follows the kubelet's `pkg/credentialprovider` (Kubernetes 1.37) and containers/image.
 
-// Test tables are long and have wide tuples.
-#![cfg_attr(test, allow(clippy::too_many_lines, clippy::type_complexity))]
-
 mod canonical;
 mod effective;
 mod encoded;

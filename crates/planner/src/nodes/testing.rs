@@ -1,6 +1,10 @@
 //! Snapshots for unit tests, in a few words.
 
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "only tests use it"
+)]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,6 +1,10 @@
 //! Expiries for unit tests.
 
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "only tests use it"
+)]
 
 use globalps_dockerconfig::DockerConfig;
 use globalps_provider::Content;
