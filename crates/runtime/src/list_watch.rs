@@ -23,13 +23,16 @@ pub const NOT_SERVED: Duration = Duration::from_secs(30);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(800), LONGEST_BACKOFF);
 
+/// What a list-watch yields.
 #[derive(Debug)]
 pub enum Update<K> {
     /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
     Event(Event<K>),
-    /// An object of the list or watch can't be decoded. `is_deleted`: that was its last event.
+    /// An object of the list or watch can't be decoded.
     Unreadable {
+        /// Its name, and why.
         object: Box<Unreadable>,
+        /// The event is its deletion.
         is_deleted: bool,
     },
     /// A list is not complete within its deadline: the known objects may be outdated until it is.
@@ -39,6 +42,7 @@ pub enum Update<K> {
 }
 
 impl<K> Update<K> {
+    /// The same with another type of objects.
     pub fn map<T>(self, f: impl Fn(K) -> T) -> Update<T> {
         match self {
             Self::Event(Event::Apply(object)) => Update::Event(Event::Apply(f(object))),
@@ -70,6 +74,7 @@ impl<K, const OWNERS: bool> From<Event<Item<K, OWNERS>>> for Update<K> {
     }
 }
 
+/// Why a list or watch failed; it is repeated with backoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchError {
     /// Without content of a response.
