@@ -82,7 +82,7 @@ pub(super) async fn run(args: &Diff, flags: &Connection, printer: &Printer) -> R
         file: names::ADDITIONAL_SECRET,
         sides: || with_lines(sides(&in_force, &wanted, &difference.changes), &beside),
     };
-    show(printer, &args.output, &difference, text)?;
+    show(printer, &args.output, &difference, &text)?;
     if args.output.is_text() {
         notes(printer, &difference);
     }

@@ -24,7 +24,7 @@ pub(super) fn show(
     printer: &Printer,
     format: &Form,
     difference: &impl Serialize,
-    text: Text<'_, impl Fn() -> (String, String)>,
+    text: &Text<'_, impl Fn() -> (String, String)>,
 ) -> Result<()> {
     match external() {
         Some(words) if format.is_text() => {

@@ -100,6 +100,7 @@ impl NodeView {
         }
     }
 
+    /// A Linux node that has been Ready since then.
     #[cfg(any(test, feature = "testing"))]
     pub fn of_test(name: &str, created: Timestamp) -> Self {
         let labels =

@@ -36,7 +36,7 @@ pub(super) async fn run(args: &FleetDiff, flags: &Connection, printer: &Printer)
         file: &args.fleet,
         sides: || sides(&in_force, &wanted, &difference.changes),
     };
-    show(printer, &args.output, &difference, text)?;
+    show(printer, &args.output, &difference, &text)?;
     if args.output.is_text() {
         let of_clusters = difference.of_clusters();
         if !of_clusters.is_empty() {
