@@ -2,6 +2,11 @@
 //! credentials for the image to standard output. It answers even after an error: a pull that needs no credentials of globalps
 //! must go on.
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests are not shipped")
+)]
+
 mod arguments;
 mod data;
 mod explain;

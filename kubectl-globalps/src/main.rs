@@ -1,5 +1,10 @@
 //! `kubectl globalps`: registry credentials for every node of a cluster.
 
+#![cfg_attr(
+    test,
+    expect(clippy::disallowed_methods, reason = "tests are not shipped")
+)]
+
 mod cli;
 mod cluster;
 mod commands;

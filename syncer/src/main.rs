@@ -2,11 +2,12 @@
 
 #![cfg_attr(
     test,
-    allow(
+    expect(
+        clippy::disallowed_methods,
         clippy::large_stack_arrays,
-        clippy::panic,
         clippy::too_many_lines,
-        clippy::type_complexity
+        clippy::type_complexity,
+        reason = "tests are not shipped"
     )
 )]
 

@@ -42,10 +42,12 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
+    /// Empty if even that is unreadable.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
+    /// Empty if the object has none, or if even that is unreadable.
     pub fn namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
@@ -73,7 +75,9 @@ impl fmt::Display for Unreadable {
 /// An object of a list or watch. `OWNERS`: it keeps its managed fields. Otherwise they are dropped before they are decoded.
 #[derive(Clone, Debug)]
 pub enum Item<K, const OWNERS: bool = false> {
+    /// Decoded.
     Readable(K),
+    /// Named, with the field that can't be decoded.
     Unreadable(Box<Unreadable>),
 }
 
@@ -81,6 +85,7 @@ pub enum Item<K, const OWNERS: bool = false> {
 pub type Owned<K> = Item<K, true>;
 
 impl<K, const OWNERS: bool> Item<K, OWNERS> {
+    /// Fails for an unreadable object, with its name and field.
     pub fn into_result(self) -> Result<K, Box<Unreadable>> {
         match self {
             Self::Readable(object) => Ok(object),

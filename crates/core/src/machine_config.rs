@@ -6,7 +6,9 @@ use crate::names::{
 
 /// Annotations of the Machine Config Daemon's progress.
 pub const DESIRED_ANNOTATION: &str = "machineconfiguration.openshift.io/desiredConfig";
+/// `Done`, `Working` or `Degraded`.
 pub const STATE_ANNOTATION: &str = "machineconfiguration.openshift.io/state";
+/// Begins with `drain` while the node is drained.
 pub const DRAIN_ANNOTATION: &str = "machineconfiguration.openshift.io/desiredDrain";
 
 /// The owner of the node's credentials file, as in `spec.foreignOwner`; empty: globalps may change it. The Machine Config

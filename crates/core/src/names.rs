@@ -30,11 +30,13 @@ pub const LEASE: &str = "globalps-controller";
 /// `ServiceAccount` without pods or permissions, in [`CONTROLLER_NAMESPACE`]: its annotation [`LEADER_ANNOTATION`] names the Lease's
 /// holder to the admission policy of the same name.
 pub const LEADER: &str = "globalps-leader";
-/// Port of the controller's metrics, and its name in the pod.
+/// Port of the controller's metrics.
 pub const METRICS_PORT: u16 = 8080;
+/// Name of [`METRICS_PORT`] in the pod.
 pub const METRICS_PORT_NAME: &str = "metrics";
-/// Port of the controller's probes, and its name in the pod.
+/// Port of the controller's probes.
 pub const PROBES_PORT: u16 = 8081;
+/// Name of [`PROBES_PORT`] in the pod.
 pub const PROBES_PORT_NAME: &str = "probes";
 /// `Deployment`, `ServiceAccount` and RBAC objects of the controller.
 pub const CONTROLLER: &str = "globalps-controller";
@@ -68,8 +70,9 @@ pub const SECRET_LIMIT: usize = 1024 * 1024;
 /// The cluster's original pull secret on `OpenShift`: namespace and name.
 pub const OPENSHIFT_ORIGINAL: (&str, &str) = ("openshift-config", "pull-secret");
 
-/// API group and version of the custom resources.
+/// API group of the custom resources.
 pub const GROUP: &str = "globalps.io";
+/// The only version of the custom resources.
 pub const VERSION: &str = "v1alpha1";
 
 /// Annotation of [`GLOBAL_SECRET`]: its revision, a decimal number.
@@ -109,6 +112,7 @@ pub fn requested_retry(annotations: &BTreeMap<String, String>) -> Option<String>
 /// Prefix of the Secrets with additional Secrets that were rolled out before; a number below [`HISTORY_SLOTS`] follows. Each has
 /// [`REVISION_ANNOTATION`], [`ROLLED_OUT_ANNOTATION`] and the key [`DATA_KEY`].
 pub const HISTORY_SECRET_PREFIX: &str = "additional-pull-secret-history-";
+/// As many as `spec.historyLimit` may be.
 pub const HISTORY_SLOTS: u32 = 10;
 
 /// Name of the Secret in this slot of the history.
@@ -121,7 +125,9 @@ pub fn history_secret(slot: u32) -> String {
 pub const MACHINE_CONFIG_OPERATOR: &str = "MachineConfigOperator";
 /// The same for an update of such a node by its Machine Config Daemon.
 pub const MACHINE_CONFIG_UPDATE: &str = "MachineConfigUpdate";
+/// Its value is the name of the configuration that the node runs.
 pub const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
+/// `HyperShift` sets it on each node of a node pool.
 pub const NODE_POOL_LABEL: &str = "hypershift.openshift.io/nodePool";
 /// Annotation of everything that moves the rollout: the Lease holder that wrote it. Of [`LEADER`]: the current Lease holder.
 pub const LEADER_ANNOTATION: &str = "globalps.io/leader";
@@ -188,6 +194,7 @@ pub const OPERATOR_SECRET_LABEL: &str = "globalps.io/operator-secret";
 pub const OPERATOR_SECRETS_ANNOTATION: &str = "globalps.io/operator-secrets";
 /// `ConfigMap` in the controllers' namespace with certificate authorities of registries, in PEM. Optional.
 pub const REGISTRY_AUTHORITIES: &str = "globalps-registry-authorities";
+/// The only key of [`REGISTRY_AUTHORITIES`] that is read.
 pub const REGISTRY_AUTHORITIES_KEY: &str = "ca.crt";
 /// Where the controller has it.
 pub const REGISTRY_AUTHORITIES_DIR: &str = "/etc/globalps/registry-authorities";
@@ -278,7 +285,9 @@ pub fn is_own_secret(name: &str) -> bool {
 
 /// Field managers of server-side apply. Objects store them, so they never change.
 pub const CONTROLLER_MANAGER: &str = "globalps-controller";
+/// Of the `status` of `NodePullSecret`s.
 pub const SYNCER_MANAGER: &str = "globalps-syncer";
+/// Of everything that users apply with the plugin.
 pub const PLUGIN_MANAGER: &str = "kubectl-globalps";
 
 /// Default path of the kubelet's credentials file.

@@ -23,6 +23,7 @@ pub struct Selection {
 /// Whether a namespace gets the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selected {
+    /// It gets the Secret.
     Yes,
     /// Its labels don't match the selector.
     NotSelected,

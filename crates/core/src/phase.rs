@@ -21,6 +21,7 @@ pub enum NotReady {
 }
 
 impl NotReady {
+    /// How long the node has been so, by the clock of the caller.
     pub fn duration(self) -> SignedDuration {
         match self {
             Self::Reported(duration) | Self::Unknown(duration) => duration,
@@ -35,6 +36,7 @@ pub struct NodeView {
     pub excluded: bool,
     /// It can't run a syncer, or none has ever run there, and it has nothing of globalps.
     pub unsupported: bool,
+    /// `None`: it is Ready.
     pub not_ready: Option<NotReady>,
     /// Its syncer hasn't responded to the assignment in time.
     pub unresponsive: bool,

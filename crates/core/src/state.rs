@@ -44,6 +44,7 @@ const OWN_PREFIX: &str = "globalps.io/";
 /// Content without credentials, which the type of the Secret requires.
 const NO_CREDENTIALS: &[u8] = br#"{"auths":{}}"#;
 
+/// What the controller must not forget when other objects are deleted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
@@ -87,8 +88,10 @@ pub struct Configuration {
     /// Of other programs, such as Helm and Argo CD: without them they would not take the object over.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// Without those of globalps and of `kubectl apply`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+    /// As it was in force.
     pub spec: GlobalPullSecretSpec,
 }
 
@@ -104,6 +107,7 @@ pub struct Copies {
 }
 
 impl Configuration {
+    /// Of the object as the API server has it.
     pub fn of(config: &GlobalPullSecret) -> Self {
         let mut annotations = config.annotations().clone();
         annotations.retain(|key, _| key != LAST_APPLIED && !key.starts_with(OWN_PREFIX));
@@ -175,6 +179,7 @@ impl State {
         }
     }
 
+    /// The Secret in the namespace of globalps, for server-side apply.
     pub fn secret(&self) -> Secret {
         let state = ByteString(serde_json::to_vec(self).unwrap_or_default());
         let none = ByteString(NO_CREDENTIALS.to_vec());

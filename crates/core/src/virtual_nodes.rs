@@ -22,7 +22,9 @@ const VIRTUAL_NODE_TAINTS: [(&str, Option<&str>); 3] = [
 /// By what a node is known to be virtual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VirtualMark {
+    /// Key and value.
     Label(&'static str, &'static str),
+    /// Key.
     Taint(&'static str),
 }
 

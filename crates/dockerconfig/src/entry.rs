@@ -17,6 +17,7 @@ use super::json::{Json, Kind, object, quote};
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
+    /// Takes the bytes over; a copy that the caller keeps is not wiped.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(Zeroizing::new(bytes.into()))
     }
@@ -36,7 +37,9 @@ impl fmt::Debug for Secret {
 /// User and password of a registry. The user is secret as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
+    /// Of `auth`, before its first colon, or of `username`; may be empty.
     pub username: Secret,
+    /// Of `auth`, after its first colon, or of `password`; may be empty.
     pub password: Secret,
 }
 

@@ -28,6 +28,7 @@ pub enum Lifetime {
 /// When a credential expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
+    /// From this moment on the registry rejects it.
     pub at: Timestamp,
     /// When it was issued, before `at`; `None`: unknown.
     pub issued: Option<Timestamp>,

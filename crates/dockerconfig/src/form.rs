@@ -4,6 +4,7 @@ use super::encoded::{BYTE_ORDER_MARK, is_base64_of_object};
 
 /// What the content is instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each says it in its message")]
 pub enum Form {
     #[error("it contains a byte order mark (U+FEFF), so nodes reject it")]
     ByteOrderMark,
@@ -31,6 +32,7 @@ impl Form {
         }
     }
 
+    /// How to get a credentials file from it, in the imperative.
     pub fn hint(self) -> &'static str {
         match self {
             Self::ByteOrderMark | Self::Utf16 => "save it as UTF-8 without a byte order mark",

@@ -43,10 +43,12 @@ impl Helpers {
         }
     }
 
+    /// `credHelpers`: the suffix of a program's name by registry.
     pub fn of_registries(&self) -> &BTreeMap<String, String> {
         &self.of_registries
     }
 
+    /// `credsStore`: the suffix of a program's name for all registries; empty: none.
     pub fn store(&self) -> &str {
         &self.store
     }

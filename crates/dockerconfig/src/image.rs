@@ -6,6 +6,7 @@ const MAX_TAG: usize = 128;
 
 /// Why an image name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each says it in its message")]
 pub enum ImageError {
     #[error("64 hexadecimal digits are an image ID, not a name")]
     Identifier,

@@ -2,14 +2,12 @@
 //!
 //! It follows the kubelet's `pkg/credentialprovider` (Kubernetes 1.37) and containers/image.
 
-// Test tables are long and have wide tuples.
-#![cfg_attr(test, allow(clippy::too_many_lines, clippy::type_complexity))]
-
 mod canonical;
 mod effective;
 mod encoded;
 mod entry;
 mod expiry;
+mod explanation;
 mod finding;
 mod form;
 mod helpers;
@@ -26,11 +24,12 @@ mod validate;
 pub use canonical::{canonical_key, shown_key};
 pub use entry::{Credential, Entry, Secret};
 pub use expiry::{Expiry, Lifetime, expiry, lifetime};
+pub use explanation::{Crio, Explanation, Try};
 pub use finding::{Code, Finding, Severity};
 pub use form::Form;
 pub use helpers::Helpers;
 pub use image::ImageError;
-pub use matching::{Crio, Explanation, Try, attempts, explain, host_labels, may_serve};
+pub use matching::{attempts, explain, host_labels, may_serve};
 pub use merge::{
     Combined, Conflict, Merged, NodeMerge, Precedence, Shadowed, combine, merge, merge_on_node,
 };

@@ -4,43 +4,13 @@ use std::borrow::Cow;
 
 use super::canonical::{canonical_key, canonical_of, index_key};
 use super::entry::{Credential, Entry};
+use super::explanation::{Crio, Explanation, Try};
 use super::image::{ImageError, repository};
 use super::parse::DockerConfig;
 use super::url;
 
 /// The index key of Docker Hub, the fallback for its images if nothing else matches.
 const HUB: &[u8] = b"index.docker.io";
-
-/// One credential for an image, with its key as written.
-#[derive(Clone, Debug)]
-pub struct Try {
-    pub key: String,
-    pub credential: Credential,
-}
-
-/// What CRI-O does for an image.
-#[derive(Clone, Debug)]
-pub enum Crio {
-    Credential(Try),
-    /// It asks without credentials.
-    None,
-    /// The pull fails before CRI-O contacts the registry. The key of the entry that causes it, if any.
-    Error {
-        key: String,
-        why: &'static str,
-    },
-}
-
-#[derive(Clone, Debug)]
-pub struct Explanation {
-    pub repository: String,
-    /// Whether the kubelet accepts the file; if not, it uses no entry of it.
-    pub accepted: bool,
-    /// Tried in this order until a pull succeeds.
-    pub tries: Vec<Try>,
-    /// What CRI-O may do. Several if it picks one of several keys that are the same to it.
-    pub crio: Vec<Crio>,
-}
 
 /// Explains the effect of the file for an image.
 pub fn explain(config: &DockerConfig, image: &str) -> Result<Explanation, ImageError> {

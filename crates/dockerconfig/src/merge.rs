@@ -14,6 +14,7 @@ use super::parse::DockerConfig;
 /// Which file is effective for a registry in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[expect(missing_docs, reason = "its sentences are those of `kubectl explain`")]
 pub enum Precedence {
     #[default]
     Additional,
@@ -25,12 +26,16 @@ pub enum Precedence {
 pub struct Conflict {
     /// Canonical key.
     pub registry: String,
+    /// Whose credentials are in the merged file.
     pub effective: Precedence,
 }
 
+/// Both files as one.
 #[derive(Clone, Debug)]
 pub struct Merged {
+    /// One entry for each registry of either file.
     pub config: DockerConfig,
+    /// In the order of the canonical keys.
     pub conflicts: Vec<Conflict>,
 }
 
@@ -55,7 +60,9 @@ struct Registry<'a> {
 pub struct Shadowed {
     /// Canonical key.
     pub registry: String,
+    /// Index of the file whose entry is in force.
     pub effective: usize,
+    /// Index of the file whose different entry is not.
     pub shadowed: usize,
 }
 
@@ -156,6 +163,7 @@ pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Pre
 /// The result of a merge on a node.
 #[derive(Clone, Debug)]
 pub struct NodeMerge {
+    /// What the node gets: its own entries and the managed ones.
     pub config: DockerConfig,
     /// The managed entries in it.
     pub managed: DockerConfig,

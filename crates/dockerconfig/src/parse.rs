@@ -38,6 +38,7 @@ impl std::fmt::Debug for Others {
 
 /// Why a kubelet can't parse the file. The messages describe the form and never contain content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each says it in its message")]
 pub enum ParseError {
     #[error("not JSON (line {line}, column {column})")]
     NotJson { line: usize, column: usize },
@@ -137,6 +138,7 @@ impl DockerConfig {
         }
     }
 
+    /// A file of these entries alone; a later one with the same key does not replace an earlier one.
     pub fn new(entries: Vec<Entry>) -> Self {
         Self {
             entries,
@@ -145,6 +147,7 @@ impl DockerConfig {
         }
     }
 
+    /// In the order of the file. Of several with the same key, the last one at the place of the first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -217,6 +220,7 @@ impl DockerConfig {
         readable
     }
 
+    /// Programs that docker would ask instead; nodes don't run them.
     pub fn helpers(&self) -> &Helpers {
         &self.helpers
     }

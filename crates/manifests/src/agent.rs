@@ -12,6 +12,7 @@ pub enum Agent {
 }
 
 impl Agent {
+    /// Each Linux node runs exactly one of them.
     pub const ALL: [Self; 2] = [Self::Syncer, Self::Restorer];
 
     /// Name of its `DaemonSet`, `ServiceAccount`, `Role` and `RoleBinding`; value of its pods' label `name`.

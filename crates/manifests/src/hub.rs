@@ -15,8 +15,10 @@ use super::rbac::{cluster_role, cluster_role_binding, role, role_binding, rule, 
 use super::schema::crd;
 use super::{named, quota, value};
 
+/// What the manifests of a hub depend on.
 #[derive(Clone, Debug)]
 pub struct HubInstall {
+    /// Reference of the controller's image, which contains the hub.
     pub image: String,
     /// Namespaces with `FleetPullSecret`s and clusters. In each, a Role lets the hub read every Secret. Empty: all namespaces,
     /// through a `ClusterRole`.

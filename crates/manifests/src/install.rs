@@ -23,9 +23,12 @@ use super::{
     quota, roles, syncer, value,
 };
 
+/// What the manifests of an installation depend on.
 #[derive(Clone, Debug, Default)]
 pub struct Install {
+    /// Reference with tag or digest, for both replicas.
     pub controller_image: String,
+    /// Reference with tag or digest, for the agents on nodes.
     pub syncer_image: String,
     /// Pull secret for both images. The user creates it in this namespace and in `globalps-system`.
     pub images_pull_secret: Option<String>,

@@ -20,6 +20,7 @@ use super::{meta, value};
 pub struct NamespaceAccess {
     /// Name of the Secret in each namespace; the controller may write no other.
     pub secret_name: String,
+    /// Whether the controller may write to service accounts.
     pub attach: Attach,
     /// Service accounts may still have references, which the controller must be able to remove.
     pub detaches: bool,

@@ -16,6 +16,7 @@ const OLM: &str = "operators.coreos.com";
 /// mean every Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OperatorAccess {
+    /// Each as namespace and name.
     pub secrets: BTreeSet<(String, String)>,
 }
 

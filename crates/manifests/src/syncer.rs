@@ -16,20 +16,27 @@ use super::{named, value};
 /// the compiler reports a forgotten object.
 #[derive(Clone, Debug)]
 pub struct SyncerObjects {
+    /// Of [`Agent::Syncer`].
     pub syncer: AgentObjects,
+    /// Of [`Agent::Restorer`].
     pub restorer: AgentObjects,
 }
 
 /// The objects of one agent; all have the same name.
 #[derive(Clone, Debug)]
 pub struct AgentObjects {
+    /// Whose token the pods have.
     pub service_account: ServiceAccount,
+    /// Rights in the namespace of globalps; what concerns one node only, policies limit.
     pub role: Role,
+    /// Of `role` to `service_account`.
     pub role_binding: RoleBinding,
+    /// As JSON, with the placement that the configuration wants.
     pub daemon_set: Value,
 }
 
 impl SyncerObjects {
+    /// As JSON, each with kind and version, in an order in which they can be applied.
     pub fn values(self) -> Vec<Value> {
         let Self { syncer, restorer } = self;
         [syncer.values(), restorer.values()].concat()
@@ -53,6 +60,7 @@ impl AgentObjects {
     }
 }
 
+/// Both agents' objects. `namespace`: that of globalps. `image`: of the syncer, with tag or digest.
 pub fn syncer_objects(namespace: &str, image: &str, spec: &GlobalPullSecretSpec) -> SyncerObjects {
     let objects = |agent: Agent| AgentObjects {
         service_account: named(agent.name(), namespace),

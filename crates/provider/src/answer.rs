@@ -16,6 +16,7 @@ use super::token::pod_identity;
 /// content with a scope. The first one's answer never depends on a token, so it applies to the whole node.
 #[derive(Clone, Copy, Debug)]
 pub enum Audience<'a> {
+    /// Every pod on the node: content without a scope.
     EveryPod,
     /// The pod's token; `None`: a static pod, which has no service account.
     Pod(Option<&'a str>),
@@ -23,6 +24,7 @@ pub enum Audience<'a> {
 
 /// Why there is no answer although there may be a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each says it in its message")]
 pub enum ProviderError {
     #[error("the data file is unusable: {0}")]
     Data(#[from] ContentError),
@@ -64,6 +66,7 @@ pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Tr
 pub struct Offer {
     /// Source whose scope covers the pod; `None`: for every pod.
     pub source: Option<String>,
+    /// With its key in the answer, which the kubelet matches again.
     pub attempt: Try,
 }
 

@@ -20,8 +20,9 @@ pub const PROVIDERS: [&str; 2] = [SCOPED_BINARY, BINARY];
 /// Field of an entry whose program gets tokens of pods.
 pub(super) const TOKEN_ATTRIBUTES: &str = "tokenAttributes";
 
-/// The oldest Kubernetes minor with version 1 of the API, and the oldest that passes the pod's token to a provider.
+/// The oldest Kubernetes with version 1 of the API, as `(major, minor)`.
 pub const MIN_KUBELET: (u32, u32) = (1, 26);
+/// The oldest Kubernetes that passes the pod's token to a provider.
 pub const MIN_KUBELET_FOR_SCOPES: (u32, u32) = (1, 34);
 
 /// Registry ports that the provider always serves, even without content for them. Any other new port requires a kubelet restart.
@@ -36,6 +37,7 @@ pub enum Delivery {
     /// The kubelet's credentials file, and a restart.
     #[default]
     ConfigFile,
+    /// The kubelet runs a program at each pull; a restart only when this configuration changes.
     CredentialProvider(ProviderConfig),
 }
 

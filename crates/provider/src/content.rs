@@ -21,6 +21,7 @@ pub struct Content {
     pub config: DockerConfig,
     /// For some pods only. An earlier one takes precedence over later ones.
     pub scoped: Vec<ScopedConfig>,
+    /// One for the whole revision.
     pub delivery: Delivery,
 }
 
@@ -50,7 +51,9 @@ impl Content {
 pub struct ScopedConfig {
     /// Name of the source's Secret.
     pub source: String,
+    /// Namespaces and service accounts, by pattern.
     pub scope: Scope,
+    /// Only usable entries: content is validated before.
     pub config: DockerConfig,
 }
 
@@ -64,6 +67,7 @@ impl ScopedConfig {
 
 /// Why bytes can't be read as content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each says it in its message")]
 pub enum ContentError {
     #[error("it is damaged")]
     Damaged,
@@ -157,6 +161,7 @@ fn parse_with(
 /// The content of a provider's file.
 #[derive(Clone, Debug)]
 pub struct Data {
+    /// Number of the revision, at least 1.
     pub revision: i64,
     /// `delivery` is not in the file and has its default value.
     pub content: Content,

@@ -9,12 +9,14 @@ use super::environment_file::{Assignment, Word, assignments, meaning};
 
 /// Variable in the file that kubeadm's unit passes to the kubelet.
 pub const FLAGS_VARIABLE: &str = "KUBELET_KUBEADM_ARGS";
-/// The kubelet's flags for credential providers: the configuration, and the directory of binaries.
+/// The kubelet's flag for the file of all credential providers' configuration.
 pub const CONFIG_FLAG: &str = "--image-credential-provider-config";
+/// Its value is a directory, in which the kubelet runs programs as root.
 pub const BIN_DIR_FLAG: &str = "--image-credential-provider-bin-dir";
 
 /// Why the flags can't be added.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each says it in its message")]
 pub enum FlagsError {
     #[error("it is not UTF-8 text")]
     NotText,

@@ -2,9 +2,6 @@
 //! at each pull, the file that the program reads, and the kubelet's configuration of it. It follows the kubelet's
 //! `pkg/credentialprovider/plugin` (Kubernetes 1.37).
 
-// Test tables are long and have wide tuples.
-#![cfg_attr(test, allow(clippy::too_many_lines, clippy::type_complexity))]
-
 mod answer;
 mod config;
 mod content;

@@ -14,6 +14,7 @@ pub struct Pattern(String);
 
 /// Why a pattern is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each says it in its message")]
 pub enum PatternError {
     #[error("it is empty")]
     Empty,
@@ -86,6 +87,7 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Whether the pod may use the credentials. No, if its namespace or service account is unknown.
     pub fn covers(&self, pod: &PodIdentity) -> bool {
         let has = |patterns: &[Pattern], name: &str| {
             !name.is_empty() && patterns.iter().any(|pattern| pattern.matches(name))
@@ -116,7 +118,9 @@ impl fmt::Display for Scope {
 /// The pod that pulls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodIdentity {
+    /// From the claims of the token that the kubelet passes, not verified.
     pub namespace: String,
+    /// From the same claims; empty: unknown.
     pub service_account: String,
 }
 

@@ -10,6 +10,7 @@ const TOKENS_SINCE: &str = "kubelet.config.k8s.io/v1";
 
 /// Why the file is not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "each says it in its message")]
 pub enum SharedFileError {
     #[error("it is not UTF-8 text")]
     NotText,

@@ -18,7 +18,9 @@ const CANDIDATES: usize = 8;
 pub struct Trial {
     /// Whether it is for the provider that gets the pod's token.
     pub is_scoped: bool,
+    /// JSON for the program's standard input.
     pub request: Vec<u8>,
+    /// Bytes of its standard output, with credentials.
     pub expected: Zeroizing<Vec<u8>>,
 }
 

@@ -16,6 +16,7 @@ use crate::http::{Answer, Connection, Http};
 /// What became of a check that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// The registry authenticated the request with them.
     Accepted,
     /// It asks for a login, but not at `/v2/`, where containers/image expects that.
     AcceptedInside,
@@ -50,6 +51,7 @@ impl Verdict {
     }
 }
 
+/// Asks registries, with one trust in certificates and one limit of time for all of them.
 pub struct Checker {
     pub(crate) http: Http,
     insecure: bool,
@@ -63,6 +65,7 @@ struct Tokens {
 }
 
 impl Checker {
+    /// No request is sent before the first check.
     pub fn new(connection: Connection) -> Self {
         Self {
             insecure: connection.insecure,

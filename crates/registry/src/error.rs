@@ -7,21 +7,17 @@ use tokio_rustls::rustls::{self, CertificateError};
 
 /// The error of a check. It can contain hosts and URLs, but no credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "`url` was asked, `status` is HTTP's, `proxy` is a URL without credentials"
+)]
 pub enum RegistryError {
     /// The connection to the registry, its token server or a proxy failed.
-    Way {
-        to: Peer,
-        why: Why,
-    },
+    Way { to: Peer, why: Why },
     /// The proxy rejected the connection.
-    ProxyAnswer {
-        proxy: String,
-        status: u16,
-    },
+    ProxyAnswer { proxy: String, status: u16 },
     /// The scheme of the proxy's URL is not supported.
-    ProxyKind {
-        proxy: String,
-    },
+    ProxyKind { proxy: String },
     /// The registry or its token server responded with an error.
     Answer {
         url: String,
@@ -29,37 +25,21 @@ pub enum RegistryError {
         retry_after: Option<String>,
     },
     /// The registry rejected the credentials.
-    Refused {
-        url: String,
-        status: u16,
-    },
+    Refused { url: String, status: u16 },
     /// A 401 without a supported login scheme.
-    Login {
-        url: String,
-        way: Option<String>,
-    },
+    Login { url: String, way: Option<String> },
     /// The successful response of the token server contains no token.
-    NoToken {
-        url: String,
-    },
+    NoToken { url: String },
     /// The password would be sent without encryption.
-    Unencrypted {
-        url: String,
-    },
-    BadUrl {
-        url: String,
-    },
-    Redirects {
-        url: String,
-    },
+    Unencrypted { url: String },
+    /// The registry names a URL that can't be parsed.
+    BadUrl { url: String },
+    /// More redirects than the maximum.
+    Redirects { url: String },
     /// The machine's list of certificate authorities can't be used.
-    NoRoots {
-        why: String,
-    },
+    NoRoots { why: String },
     /// The checks of all registries took longer than this.
-    Late {
-        time: Duration,
-    },
+    Late { time: Duration },
 }
 
 impl RegistryError {
@@ -83,6 +63,10 @@ impl RegistryError {
 
 /// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "a host has no brackets, and a URL no credentials"
+)]
 pub enum Peer {
     Host {
         host: String,
@@ -104,15 +88,20 @@ impl Peer {
     }
 }
 
-/// Why a connection failed.
+/// Why a connection failed. A text is the error of the system or of TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
+    /// The name does not resolve.
     Name(String),
     /// The host has only addresses that [`crate::Connection::allows`] excludes.
     NotAllowed,
+    /// Nothing listens on the port.
     Refuses,
+    /// No route, or the connection broke off.
     Unreachable(String),
+    /// No connection within this time.
     NoConnection(Duration),
+    /// Connected, but no response within this time.
     Silent(Duration),
     /// It does not speak TLS.
     NotTls,
@@ -120,10 +109,15 @@ pub enum Why {
     UnknownAuthority,
     /// The server uses a certificate of a certificate authority.
     AuthorityAsServer,
+    /// The certificate is for these names only; empty: unknown.
     WrongName(Vec<String>),
+    /// The certificate was valid until a time before now.
     Expired,
+    /// The certificate is valid from a time after now.
     NotYetValid,
+    /// Another defect of the certificate.
     Certificate(String),
+    /// Another error of TLS.
     Tls(String),
     /// The connection was closed, or the response is not valid HTTP.
     Http(String),

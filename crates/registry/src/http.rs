@@ -216,6 +216,7 @@ impl Http {
         let (url, work) = (url.to_string(), async {
             let answer = send(line, request).await?;
             let (head, body) = answer.into_parts();
+            #[expect(clippy::disallowed_methods, reason = "it is limited")]
             let body = Limited::new(body, MAX_BODY).collect().await;
             Ok((head, body.map_err(|error| Why::Http(error.to_string()))?))
         });

@@ -31,6 +31,7 @@ impl ImageName {
         }
     }
 
+    /// The part before the first slash, with its port: `docker.io`.
     pub fn registry(&self) -> &str {
         self.repository
             .split_once('/')
@@ -41,6 +42,7 @@ impl ImageName {
 /// What the registry says of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
+    /// A pull with these credentials would get the manifest.
     Available,
     /// 404: of the repository or of the tag.
     Missing,

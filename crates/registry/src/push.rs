@@ -27,6 +27,7 @@ pub struct Repository<'a> {
 /// What became of a blob or a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
+    /// It was not there before.
     Sent,
     /// The registry has it already.
     Known,

@@ -14,6 +14,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    /// `first`: about the pause after the first failure. `longest`: about the pause after many.
     pub const fn new(first: Duration, longest: Duration) -> Self {
         Self {
             first,
@@ -29,6 +30,7 @@ impl Backoff {
         pause
     }
 
+    /// After a success: the next pause is short again.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }

@@ -26,6 +26,7 @@ impl TooLarge {
     }
 }
 
+/// Whether the response is a stream of events, which may last.
 pub fn is_watch<B>(request: &Request<B>) -> bool {
     query(request).any(|pair| pair == "watch=true")
 }
@@ -55,6 +56,7 @@ pub struct Bounded<B> {
 }
 
 impl<B> Bounded<B> {
+    /// `limit`: bytes of the response, or of each event of a watch.
     pub fn new(inner: B, limit: usize, is_watch: bool) -> Self {
         Self {
             inner,

@@ -1,7 +1,5 @@
 //! What every program of globalps needs to run beside a Kubernetes API server.
 
-#![cfg_attr(test, allow(clippy::panic))]
-
 pub mod backoff;
 pub mod bounds;
 pub mod list_events;

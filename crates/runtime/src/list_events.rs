@@ -47,10 +47,15 @@ static LARGE: Semaphore = Semaphore::const_new(1);
 /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
 #[derive(Clone, Debug)]
 pub enum Event<K> {
+    /// A list begins: what it does not contain is gone at its end.
     Init,
+    /// An object of the list.
     InitApply(K),
+    /// The list is complete.
     InitDone,
+    /// An object was created or changed.
     Apply(K),
+    /// An object was deleted; this is its last state.
     Delete(K),
 }
 

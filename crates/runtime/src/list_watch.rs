@@ -25,13 +25,16 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// Before the objects are listed again.
 pub const BACKOFF: Backoff = Backoff::new(Duration::from_millis(800), LONGEST_BACKOFF);
 
+/// What a list-watch yields.
 #[derive(Debug)]
 pub enum Update<K, E = WatchError> {
     /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
     Event(Event<K>),
-    /// An object of the list or watch can't be decoded. `is_deleted`: that was its last event.
+    /// An object of the list or watch can't be decoded.
     Unreadable {
+        /// Its name, and why.
         object: Box<Unreadable>,
+        /// The event is its deletion.
         is_deleted: bool,
     },
     /// A list is not complete within its deadline: the known objects may be outdated until it is.
@@ -41,6 +44,7 @@ pub enum Update<K, E = WatchError> {
 }
 
 impl<K> Update<K> {
+    /// The same with another type of objects.
     pub fn map<T>(self, f: impl Fn(K) -> T) -> Update<T> {
         match self {
             Self::Event(event) => Update::Event(event.map(f)),
@@ -73,6 +77,7 @@ impl<K, const OWNERS: bool> From<Update<Item<K, OWNERS>, kube::Error>> for Updat
     }
 }
 
+/// Why a list or watch failed; it is repeated with backoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchError {
     /// Without content of a response.

@@ -14,6 +14,7 @@ use crate::list_watch::{Update, list_watch};
 /// What is known about the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectState<K> {
+    /// Its last state that could be decoded.
     Present(K),
     /// It can't be decoded: the reason, as a clause.
     Unreadable(String),

@@ -10,6 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, registry};
 
 #[derive(Clone, Copy, ValueEnum)]
+#[expect(missing_docs, reason = "clap would print it as help")]
 pub enum LogFormat {
     Text,
     Json,
@@ -41,6 +42,7 @@ pub struct Stop {
 }
 
 impl Stop {
+    /// From here on the signals no longer kill the process. Fails if the system refuses a handler.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -48,6 +50,7 @@ impl Stop {
         })
     }
 
+    /// Until the first SIGTERM or SIGINT.
     pub async fn wait(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

@@ -3,7 +3,6 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
 
 use globalps_core::decode::{Item, Unreadable};
 use globalps_core::kubeconfig::{Unsupported, reject_unsupported};
@@ -18,6 +17,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use crate::cli::{Connection, Span};
 use crate::cluster::clock::{ServerClock, timed};

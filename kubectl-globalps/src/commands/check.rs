@@ -1,7 +1,7 @@
 //! `check`: everything is looked at, nothing is changed.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::join_all;
 use globalps_core::api::{GlobalPullSecret, Phase};
@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{ListParams, PartialObjectMeta, PostParams};
 use kube::{Api, ResourceExt as _};
+use tokio::time::Instant;
 
 use super::check_namespaces::of_namespaces;
 use super::check_registries::registries;

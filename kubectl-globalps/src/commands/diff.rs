@@ -6,7 +6,7 @@ use globalps_dockerconfig::{DockerConfig, validate_replacement};
 use globalps_provider::Scope;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::external_diff::show;
+use super::external_diff::{Text, show};
 use super::pull_secret::{self, additional};
 use super::restarts;
 use crate::cli::{Connection, Diff};
@@ -77,9 +77,12 @@ pub(super) async fn run(args: &Diff, flags: &Connection, printer: &Printer) -> R
     };
     let beside = difference.beside();
     let shown = beside.clone() + &text(&difference.changes);
-    let sides = || with_lines(sides(&in_force, &wanted, &difference.changes), &beside);
-    let file = names::ADDITIONAL_SECRET;
-    show(printer, &args.output, &difference, (&shown, file, &sides))?;
+    let text = Text {
+        lines: &shown,
+        file: names::ADDITIONAL_SECRET,
+        sides: || with_lines(sides(&in_force, &wanted, &difference.changes), &beside),
+    };
+    show(printer, &args.output, &difference, &text)?;
     if args.output.is_text() {
         notes(printer, &difference);
     }

@@ -9,22 +9,31 @@ use crate::error::{Failure, Result};
 use crate::platform;
 use crate::terminal::{Printer, plain};
 
-/// Prints it. `text`: the lines that differ, a name for the files to compare, and both sides in full. Credentials are in
-/// neither.
+/// A difference as text, without credentials.
+pub(super) struct Text<'a, F: Fn() -> (String, String)> {
+    /// Those that differ.
+    pub lines: &'a str,
+    /// A name for the files to compare.
+    pub file: &'a str,
+    /// Both in full.
+    pub sides: F,
+}
+
+/// Prints it.
 pub(super) fn show(
     printer: &Printer,
     format: &Form,
     difference: &impl Serialize,
-    (text, file, sides): (&str, &str, &dyn Fn() -> (String, String)),
+    text: &Text<'_, impl Fn() -> (String, String)>,
 ) -> Result<()> {
     match external() {
         Some(words) if format.is_text() => {
-            let (before, after) = sides();
-            compare(&words, &[(file.to_owned(), before, after)])
+            let (before, after) = (text.sides)();
+            compare(&words, &[(text.file.to_owned(), before, after)])
         }
         _ => printer.print(format, ("the difference", difference), [], || {
-            if !text.is_empty() {
-                printer.data(text);
+            if !text.lines.is_empty() {
+                printer.data(text.lines);
             }
         }),
     }
@@ -60,8 +69,12 @@ fn compare(words: &[String], files: &[(String, String, String)]) -> Result<()> {
     let merged = directory("MERGED-").map_err(failed)?;
     for (file, before, after) in files {
         for (directory, content) in [(&live, before), (&merged, after)] {
-            std::fs::write(directory.path().join(file), plain(content).as_bytes())
-                .map_err(failed)?;
+            let path = directory.path().join(file);
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "only the user may enter the directory"
+            )]
+            std::fs::write(path, plain(content).as_bytes()).map_err(failed)?;
         }
     }
     let Some((program, args)) = words.split_first() else {

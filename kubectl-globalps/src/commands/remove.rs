@@ -11,7 +11,7 @@ use serde_json::json;
 use super::attempts::{ATTEMPTS, pause};
 use super::pull_secret;
 use super::pull_secret::{additional, warn_if_kept, warn_of_owners};
-use super::restarts::of_removal;
+use super::restarts::{Removal, of_removal};
 use super::restore_configuration::is_held;
 use super::restore_intent::restore_on_purpose;
 use super::source::{Sources, taken_up};
@@ -61,9 +61,13 @@ pub(super) async fn run(args: &Remove, flags: &Connection, printer: &Printer) ->
                 Plan::Keep(secret) => valid_in(secret, names::DATA_KEY).unwrap_or_default(),
                 _ => DockerConfig::default(),
             };
-            let restores = matches!(plan, Plan::Restore(_));
-            let removed = (name, &after, difference.as_slice());
-            let restarts = of_removal(&cluster, removed, restores).await;
+            let removal = Removal {
+                name,
+                after: &after,
+                difference: &difference,
+                restores: matches!(plan, Plan::Restore(_)),
+            };
+            let restarts = of_removal(&cluster, removal).await;
             let difference = text_of_all(&difference, "on the nodes");
             if is_dry_run {
                 printer.data(&difference);

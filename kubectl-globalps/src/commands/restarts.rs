@@ -46,24 +46,30 @@ pub(super) async fn of_installation(cluster: &Cluster<'_>, manifests: &Install) 
     )]
 }
 
-/// What it does to kubelets: without the last pull secret, nodes restore their own files. `removed`: the name of the Secret, what
-/// is left in it, and the difference. `restores`: every node on purpose.
-pub(super) async fn of_removal(
-    cluster: &Cluster<'_>,
-    (name, after, difference): (&str, &DockerConfig, &[Change]),
-    restores: bool,
-) -> Vec<String> {
+/// A removal of registries, or of a whole Secret.
+pub(super) struct Removal<'a> {
+    /// Name of the Secret.
+    pub name: &'a str,
+    /// What is left in it.
+    pub after: &'a DockerConfig,
+    pub difference: &'a [Change],
+    /// Every node restores on purpose.
+    pub restores: bool,
+}
+
+/// What it does to kubelets: without the last pull secret, nodes restore their own files.
+pub(super) async fn of_removal(cluster: &Cluster<'_>, removal: Removal<'_>) -> Vec<String> {
     let (global, gps) = pull_secret::seen(cluster).await;
     let found = deliveries(cluster, global.as_ref(), gps.as_ref()).await;
     let mut sources = gps.iter().flat_map(|gps| &gps.spec.sources);
-    let has_scope = sources.any(|source| source.name == name && source.scope.is_some());
+    let has_scope = sources.any(|source| source.name == removal.name && source.scope.is_some());
     let differs = Differs {
-        any: !difference.is_empty(),
-        on_nodes: !has_scope && reach_nodes(difference) || restores,
+        any: !removal.difference.is_empty(),
+        on_nodes: !has_scope && reach_nodes(removal.difference) || removal.restores,
         // It is no new one.
         has_scope: false,
     };
-    found.effects(after, differs).sentences()
+    found.effects(removal.after, differs).sentences()
 }
 
 /// 0: this user may not list them.

@@ -80,8 +80,12 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
     };
     let effects = deliveries.effects(&revision.config, differs).sentences();
     let question = format!("Go back to the additional pull secret of revision {number}?");
-    let shown = (change.as_str(), effects.as_slice());
-    let asked = (shown, question.as_str(), args.yes);
+    let asked = Asked {
+        change: &change,
+        effects: &effects,
+        question: &question,
+        yes: args.yes,
+    };
     roll_back(&cluster, existing, place, revision, asked, args.dry_run).await?;
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);
@@ -114,6 +118,16 @@ pub(super) fn choose<'a>(
     found.ok_or_else(|| Failure::new(missing, hint(revisions)))
 }
 
+/// What the user sees before a change.
+pub(super) struct Asked<'a> {
+    pub change: &'a str,
+    /// What it does beside, each a sentence.
+    pub effects: &'a [String],
+    pub question: &'a str,
+    /// The flag that answers it.
+    pub yes: bool,
+}
+
 /// Shows what changes and what it does beside, asks, and writes the revision into the Secret; whatever else is in it stays. `place`: name of the
 /// Secret, and key.
 pub(super) async fn roll_back(
@@ -121,20 +135,20 @@ pub(super) async fn roll_back(
     existing: Option<Secret>,
     place: (&str, &str),
     revision: &Revision,
-    ((change, effects), question, yes): ((&str, &[String]), &str, bool),
+    asked: Asked<'_>,
     dry_run: DryRun,
 ) -> Result<()> {
     let printer = cluster.printer();
     if dry_run == DryRun::None {
-        printer.note(change.trim_end());
+        printer.note(asked.change.trim_end());
     } else {
-        printer.data(change);
+        printer.data(asked.change);
     }
-    for sentence in effects {
+    for sentence in asked.effects {
         printer.note(sentence);
     }
     if dry_run == DryRun::None {
-        confirm(&cluster.title(), question, yes)?;
+        confirm(&cluster.title(), asked.question, asked.yes)?;
     }
     if dry_run != DryRun::Client {
         let secret = with_content(existing, place, revision.bytes.clone());

@@ -34,9 +34,12 @@ pub(super) async fn run(
     cluster.namespace = of_credentials(&cluster).await?;
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &named.namespace);
     let pod = there(&cluster, &named, "Pod", api.get_opt(&named.name)).await?;
-    let context = flags.context.as_deref();
-    let asking = (&args.asking, trust, context);
-    let answer = Box::pin(explained(&cluster, &named, pod, asking)).await?;
+    let with = With {
+        asking: &args.asking,
+        trust,
+        context: flags.context.as_deref(),
+    };
+    let answer = Box::pin(explained(&cluster, &named, pod, with)).await?;
     printer.print(&args.output, ("the answer", &answer), [], || {
         printer.data(&answer.text(terminal_width(Stream::Out).map(usize::from)));
     })?;
@@ -46,12 +49,20 @@ pub(super) async fn run(
     })
 }
 
-/// `asking`: without trust, no registry is asked.
+/// What the user gave for the answer.
+struct With<'a> {
+    asking: &'a Asking,
+    /// `None`: no registry is asked.
+    trust: Option<Trust>,
+    /// Of the kubeconfig, for the commands in the answer.
+    context: Option<&'a str>,
+}
+
 async fn explained(
     cluster: &Cluster<'_>,
     named: &Named,
     pod: Pod,
-    (flags, trust, context): (&Asking, Option<Trust>, Option<&str>),
+    with: With<'_>,
 ) -> Result<PodAnswer> {
     let seen = PodSeen::of(&pod);
     let namespace = Some(named.namespace.as_str());
@@ -59,7 +70,7 @@ async fn explained(
     let events = events(cluster, namespace, &field).await?;
     let found = failing(&pod, &events);
     let place = Place {
-        context,
+        context: with.context,
         secrets: &cluster.namespace,
     };
     let mut answer = PodAnswer {
@@ -88,8 +99,8 @@ async fn explained(
             questions.push(question);
         }
     }
-    let answers = match trust {
-        Some(trust) => ask(&questions, trust, flags, cluster.printer()).await,
+    let answers = match with.trust {
+        Some(trust) => ask(&questions, trust, with.asking, cluster.printer()).await,
         None => Vec::new(),
     };
     let answers: Vec<_> = questions.into_iter().zip(answers).collect();
@@ -97,7 +108,7 @@ async fn explained(
         earlier: earlier(cluster, &shared, looked.iter(), &answers).await?,
         adding: adding(cluster, &shared).await?,
         answers,
-        asked_with: asked_with(flags),
+        asked_with: asked_with(with.asking),
     };
     let judge = |looked: &Looked| looked.explained(&seen, &place, &known);
     answer.containers = looked.iter().map(judge).collect();

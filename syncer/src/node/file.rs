@@ -254,6 +254,7 @@ fn replace_if(
         } => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let temp = path.with_file_name(format!("{TEMP_PREFIX}{name}"));
+            #[expect(clippy::disallowed_methods, reason = "`write_temp` synced it")]
             let written = write_temp(&temp, bytes, *mode, (*uid, *gid), path)
                 .and_then(|()| may_go_on())
                 .and_then(|()| fs::rename(&temp, path).map_err(write_error("replace", path)));

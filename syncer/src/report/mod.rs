@@ -125,7 +125,7 @@ impl StatusReporter {
     pub(crate) fn mark_ready(&self, ready: bool) {
         let path = &self.ready_file;
         let result = match (ready, path.exists()) {
-            (true, false) => std::fs::write(path, ""),
+            (true, false) => std::fs::File::create(path).map(drop),
             (false, true) => std::fs::remove_file(path),
             _ => Ok(()),
         };

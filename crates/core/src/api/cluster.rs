@@ -97,6 +97,7 @@ impl ClusterPullSecretStatus {
         Revision::new(self.revision, self.revision_id)
     }
 
+    /// Number and id are set together, so that they never belong to two revisions.
     pub fn set_in_force(&mut self, revision: Revision) {
         (self.revision, self.revision_id) = (revision.number, revision.id);
     }
@@ -172,6 +173,7 @@ pub enum ClusterPhase {
 }
 
 impl ClusterPhase {
+    /// As the API has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",

@@ -1,9 +1,14 @@
 //! Condition types of a `GlobalPullSecret`.
 
+/// The desired revision is in force everywhere.
 pub const READY: &str = "Ready";
+/// A rollout, or the restore of nodes, is under way.
 pub const PROGRESSING: &str = "Progressing";
+/// The user must act; the reason says on what.
 pub const DEGRADED: &str = "Degraded";
+/// The additional Secret can be used. Otherwise its last valid content stays in force.
 pub const ADDITIONAL_VALID: &str = "AdditionalValid";
+/// The same of the original pull secret.
 pub const ORIGINAL_VALID: &str = "OriginalValid";
 /// Only if `spec.sources` isn't empty.
 pub const SOURCES_VALID: &str = "SourcesValid";

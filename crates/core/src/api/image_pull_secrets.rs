@@ -76,6 +76,7 @@ pub enum Attach {
 }
 
 impl Attach {
+    /// As the API has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Admission => "Admission",

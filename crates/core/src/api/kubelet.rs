@@ -81,6 +81,7 @@ impl ProviderPaths {
 }
 
 impl DeliveryType {
+    /// As the API has it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ConfigFile => "ConfigFile",

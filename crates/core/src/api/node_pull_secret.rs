@@ -165,6 +165,7 @@ pub enum Phase {
     /// Not assigned yet.
     #[default]
     Pending,
+    /// The change is under way.
     Syncing,
     /// The desired revision is in force and the kubelet serves.
     Synced,
@@ -172,10 +173,13 @@ pub enum Phase {
     RolledBack,
     /// The revision could not be applied, or the rollback failed too.
     Failed,
+    /// The node's own file is being restored.
     Restoring,
+    /// Nothing of globalps is in the node's file.
     Restored,
     /// Another program manages the file.
     ForeignOwner,
+    /// The node's label or the node selector excludes it.
     Excluded,
     /// The node is not ready, or its syncer is unresponsive.
     Unreachable,
@@ -204,6 +208,7 @@ impl Phase {
         Self::Unsupported,
     ];
 
+    /// As the API has it.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Pending => "Pending",

@@ -28,7 +28,7 @@ const FAILED: Of = ("Failed", "");
 const BLOCKED: Of = ("Blocked", "");
 const AWAY: Of = ("Unreachable", "");
 
-rows! { CLUSTERS
+rows! { /** Of a `ClusterPullSecret`. */ CLUSTERS
     FAILED => NodesFailed, None, "Nodes there failed with the revision. The message names them";
     FAILED => AdditionalInvalid, None, "The cluster rejects the content";
     FAILED => RolledBack, None, "Its nodes failed, and went back to the content before";

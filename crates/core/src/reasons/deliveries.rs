@@ -12,7 +12,7 @@ const OPERATORS_CHECK: &str = "operators-synced";
 pub const OPERATORS_INSTALL: &str =
     "`kubectl globalps install --operators NAMESPACE/SECRET` allows it";
 
-rows! { NAMESPACES
+rows! { /** Of the delivery into namespaces. */ NAMESPACES
     (NAMESPACES_SYNCED, NO) => NamespacesFailed,
         Some(error(SYNCED, "", "`kubectl globalps status --namespaces` shows each namespace with the reason; the controller tries again")),
         "The message is the API server's: a quota allows no more Secrets, a webhook rejects the Secret, the content is above 1 MiB. The write is retried, at most five minutes later. `can't be deleted while it has the finalizers`: the programs that added them must remove them. `ServiceAccounts can't be listed`: the Secrets are up to date, the references may not be";
@@ -42,7 +42,7 @@ rows! { NAMESPACES
         "The controller lists the namespaces";
 }
 
-rows! { OPERATORS
+rows! { /** Of the delivery to operators. */ OPERATORS
     (OPERATORS_SYNCED, NO) => RollingOut,
         Some(ok(OPERATORS_CHECK, "")),
         "Operators still get the pull secrets";

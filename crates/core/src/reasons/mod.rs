@@ -39,11 +39,14 @@ macro_rules! reasons {
     ($($name:ident)*) => {
         /// The code in the API. One code may be a reason of several things, each with a row of its own.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[expect(missing_docs, reason = "its rows say what each means")]
         pub enum Reason { $($name),* }
 
         impl Reason {
+            /// Each once.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
+            /// As the API has it.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name)),* }
             }
@@ -111,10 +114,14 @@ impl PartialEq<Reason> for String {
     }
 }
 
+/// How `check` prints a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
+    /// Nothing is to be done.
     Info,
+    /// It works, but something may be wrong.
     Warning,
+    /// It does not work.
     Error,
 }
 
@@ -123,6 +130,7 @@ pub enum Severity {
 pub struct Finding {
     /// Name of the check. Of a warning or an error, also the section of the guide; empty: there is none.
     pub section: &'static str,
+    /// Whether the user must act.
     pub severity: Severity,
     /// Before the message of the object; may be empty.
     pub what: &'static str,
@@ -173,9 +181,11 @@ type Of = (&'static str, &'static str);
 /// A reason of one thing.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
+    /// Phases of a node or cluster, or the type of a condition or event.
     pub of: &'static str,
     /// Only of a condition.
     pub status: &'static str,
+    /// One row for each thing that has it.
     pub reason: Reason,
     /// Markdown, for the pages.
     pub meaning: &'static str,
@@ -198,13 +208,17 @@ const UNKNOWN: &str = "Unknown";
 /// Who writes a table's reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
+    /// In the status of `NodePullSecret`s.
     Syncer,
+    /// In the status of the `GlobalPullSecret`, and in events.
     Controller,
+    /// In the status of fleets and clusters, and in events.
     Hub,
     /// Only shows it.
     Plugin,
 }
 
+/// The whole catalogue, by who writes it.
 pub const TABLES: [(Writer, &[Row]); 13] = [
     (Writer::Syncer, NODES),
     (Writer::Controller, UNSUPPORTED),

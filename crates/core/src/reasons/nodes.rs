@@ -118,7 +118,7 @@ const BACK: Of = ("RolledBack", "");
 const FAILS: Of = ("Failed", "");
 const FOREIGN: Of = ("ForeignOwner", "");
 
-rows! { NODES
+rows! { /** Of a `NodePullSecret`. */ NODES
     BACK => KubeletDidNotStart, Some(ROLLED_BACK),
         "The kubelet did not come up with the new file, three times. The old file is restored and the kubelet runs. The node does not retry this revision until `kubectl globalps retry`; it tries new content. `kubectl globalps undo` goes back to the last content. Meanwhile the syncer maintains what is in force, as on a `Synced` node, but without a restart";
     BACK => KubeletRecovered, Some(ROLLED_BACK),

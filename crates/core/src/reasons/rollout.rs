@@ -20,7 +20,7 @@ const UNHEALTHY: Option<Finding> = Some(error(
 ));
 const CONTINUES: Option<Finding> = Some(ok("rollout", ""));
 
-rows! { ROLLOUT
+rows! { /** Of the `GlobalPullSecret`: its nodes. */ ROLLOUT
     (READY, YES) => Synced, CONTINUES, "Every reachable node has the revision, or every namespace where nothing is delivered to nodes";
     (READY, NO) => RollingOut, CONTINUES, "Nodes or namespaces still get the revision";
     (READY, NO) => WaitingForSyncers, CONTINUES, "Nodes switch to the credential provider once all syncer pods are replaced";

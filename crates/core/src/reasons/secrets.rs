@@ -25,7 +25,7 @@ const REJECTED: &str = "credentials-rejected";
 const OLD: &str = "old-forgotten";
 const NOT_ASKED: &str = "the controller asks with TLS only, never a registry that you use with `--insecure`; check that pods of namespace `globalps-system` reach the others and trust their certificates";
 
-rows! { SECRETS
+rows! { /** Of the `GlobalPullSecret`: its sources. */ SECRETS
     (ADDITIONAL_VALID, NO) => Invalid,
         Some(error(ADDITIONAL, ADDITIONAL_FAULT, "the last valid content stays in force; fix the Secret, or go back to that content with `kubectl globalps undo`")),
         "A kubelet can't decode an entry. The last valid Secret stays in force";
@@ -71,7 +71,7 @@ rows! { SECRETS
         "The message names entries that are not used";
 }
 
-rows! { CREDENTIALS
+rows! { /** Of the `GlobalPullSecret`: whether registries accept the credentials, and until when. */ CREDENTIALS
     (CREDENTIALS_EXPIRING, YES) => ExpiringSoon,
         Some(warning(EXPIRING, "", "")),
         "Within 3 days";

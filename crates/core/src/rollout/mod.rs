@@ -46,6 +46,7 @@ pub enum Progress {
     Soaking,
     /// It is new, runs nothing yet, and gets the revision that others have. It counts towards no limit.
     Bootstrapping,
+    /// It has changed, and its agent reports that it works.
     Done,
     /// It failed because of what it was assigned. It counts towards `maxFailures`, unless it also failed before.
     Failed,
@@ -70,11 +71,15 @@ pub struct Refused {
 /// How long a member has been `NotReady`.
 pub type NotReadyFor = SignedDuration;
 
+/// A node or a cluster, as the limits of a rollout see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Member {
+    /// Unique in the fleet.
     pub name: String,
+    /// Where it should get to.
     pub goal: Goal,
+    /// `None`: it is ready.
     pub not_ready: Option<NotReadyFor>,
     /// Its last assignment; `None`: none yet.
     pub assigned: Option<(Goal, Progress)>,
@@ -109,6 +114,7 @@ pub struct Member {
 }
 
 impl Member {
+    /// How far it is with its goal; `None`: that is not assigned.
     pub fn at_goal(&self) -> Option<Progress> {
         let (assigned, progress) = self.assigned?;
         (assigned == self.goal).then_some(progress)
@@ -151,6 +157,7 @@ impl Member {
         lasts && !self.is_in_flight() && !self.is_done()
     }
 
+    /// Its agent is silent or away, and nobody waits for it.
     pub fn is_unresponsive(&self) -> bool {
         self.is_silent() || self.is_without_agent()
     }
@@ -221,6 +228,7 @@ impl Member {
         self.at_goal() == Some(Progress::Done) && self.is_up_to_date
     }
 
+    /// Another program manages what would change.
     pub fn is_foreign(&self) -> bool {
         matches!(self.assigned, Some((_, Progress::Foreign)))
     }
@@ -284,7 +292,9 @@ pub fn has_failed_another(failed: Revision, goal: Goal) -> bool {
 /// All members, and the limits.
 #[derive(Clone, Debug)]
 pub struct Fleet<'a> {
+    /// In any order, each once.
     pub members: &'a [Member],
+    /// The user's configuration.
     pub limits: &'a api::Rollout,
     /// Enough canaries have had the revision, now or earlier.
     pub canary_passed: bool,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct RevisionId(u64);
 
 impl RevisionId {
+    /// Of no revision, or of one that an older release wrote.
     pub const UNKNOWN: Self = Self(0);
     const DIGITS: usize = 16;
 
@@ -69,13 +70,17 @@ impl JsonSchema for RevisionId {
 /// Number and id. The default is [`Revision::NONE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Revision {
+    /// From 1 on; 0: none.
     pub number: i64,
+    /// [`RevisionId::UNKNOWN`] if only the number is known.
     pub id: RevisionId,
 }
 
 impl Revision {
+    /// Before the first revision.
     pub const NONE: Self = Self::new(0, RevisionId::UNKNOWN);
 
+    /// The two must come from the same object.
     pub const fn new(number: i64, id: RevisionId) -> Self {
         Self { number, id }
     }

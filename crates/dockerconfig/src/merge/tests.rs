@@ -1,4 +1,5 @@
-use super::super::matching::{Crio, explain};
+use super::super::explanation::Crio;
+use super::super::matching::explain;
 use super::super::parse::parse;
 use super::*;
 

@@ -12,14 +12,18 @@ use crate::content::source::Data;
 pub enum Desired {
     /// No desired state is known: the hub reads the cluster and writes nothing.
     Nothing,
+    /// The cluster is to have this in its target Secret.
     Revision(Release),
+    /// The cluster is to have nothing from the hub.
     Removed,
 }
 
 /// A revision to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
+    /// Number and id, which the member's Secret carries.
     pub revision: Revision,
+    /// Shared: there may be a thousand clusters.
     pub content: Arc<Data>,
     /// What to install; `None`: the hub does not install globalps.
     pub install: Option<Arc<Installation>>,

@@ -33,6 +33,7 @@ pub struct ClusterView {
     pub labels: Option<BTreeMap<String, String>>,
     /// Labels of the Secret that registers it; `None`: there is none.
     pub registered: Option<BTreeMap<String, String>>,
+    /// It gets nothing new.
     pub is_deleting: bool,
     /// uids of the `Cluster` and of the Secret with its name.
     pub owners: Vec<String>,
@@ -67,9 +68,11 @@ pub struct Drift {
 
 /// One `FleetPullSecret` with everything that its plan depends on.
 pub struct Input<'a> {
+    /// The last version that could be decoded.
     pub fleet: &'a FleetPullSecret,
     /// Why its newest version can't be decoded; `fleet` is the last one that could.
     pub unreadable: Option<String>,
+    /// The Secret that `spec.secretRef` names.
     pub source: &'a Source,
     /// What to install in the clusters; `Err`: the message if it can't be installed.
     pub install: Result<Option<Arc<Installation>>, String>,
@@ -79,19 +82,23 @@ pub struct Input<'a> {
     pub new_id: RevisionId,
     /// Names of Secrets that are named like its revisions and have another owner, e.g. an earlier `FleetPullSecret` with its name.
     pub foreign: BTreeSet<String>,
+    /// All that the hub knows, selected or not.
     pub clusters: &'a BTreeMap<ClusterKey, ClusterView>,
     /// Labels of the namespaces.
     pub namespaces: &'a BTreeMap<String, BTreeMap<String, String>>,
     /// Its `ClusterPullSecret`s, by cluster.
     pub objects: BTreeMap<ClusterKey, &'a ClusterPullSecret>,
+    /// What other clients changed since the last plan.
     pub drift: Drift,
     /// Clusters that another `FleetPullSecret` with the same target writes, with the name of that one.
     pub taken: BTreeMap<ClusterKey, String>,
+    /// Namespaces that the hub may no longer read, and whether each is being deleted.
     pub hidden: Hidden,
     /// How many more objects of clusters each namespace may have.
     pub room: &'a BTreeMap<String, usize>,
     /// Why the fleet can change nothing: the hub does not keep the content of all its revisions.
     pub left_out: Option<String>,
+    /// Namespaces that the installation trusts.
     pub trust: &'a Trust,
     /// Writes that failed.
     pub refused: &'a Failures,
@@ -235,6 +242,7 @@ impl Selection {
         })
     }
 
+    /// Whether the fleet's selectors match the cluster and its namespace.
     pub fn selects(
         &self,
         (namespace, _): &ClusterKey,

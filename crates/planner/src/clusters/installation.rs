@@ -12,9 +12,12 @@ use serde_json::{Value, json};
 
 use crate::content::source::{Data, Source};
 
+/// What the hub installs in a member cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installation {
+    /// Reference with tag or digest.
     pub controller_image: String,
+    /// Reference with tag or digest.
     pub syncer_image: String,
     /// Content of the pull secret of both images.
     pub pull_secret: Option<Data>,

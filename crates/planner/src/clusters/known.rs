@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+/// What the hub knows to exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// `NAMESPACE/NAME` of each `FleetPullSecret`.

@@ -18,9 +18,12 @@ const DELETE: &str =
 /// Reason and message of a status.
 pub type ReasonAndMessage = (Reason, String);
 
+/// What the hub does with the target Secret of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
+    /// Nothing is to be written or deleted.
     Keep,
+    /// Writes the Secret by server-side apply.
     Apply(Release),
     /// Deletes the Secret with this uid and `resourceVersion`.
     Delete(String, String),
@@ -113,7 +116,9 @@ pub fn action(
 pub struct Facts {
     /// `None`: it is reachable.
     pub unreachable: Option<ReasonAndMessage>,
+    /// `None`: there is no target Secret.
     pub target: Option<TargetView>,
+    /// Of the cluster's own globalps.
     pub report: MemberReport,
     /// The report has been [`MemberReport::NoConfig`] for a while.
     pub lacks_config: bool,
@@ -128,6 +133,7 @@ pub struct Facts {
 /// When a cluster counts as done.
 #[derive(Clone, Copy, Debug)]
 pub struct DoneCriteria {
+    /// As `spec.requireNodes`.
     pub require_nodes: bool,
     /// The cluster's globalps reports on the target.
     pub is_additional: bool,

@@ -21,6 +21,7 @@ pub enum MemberReport {
     Unreadable(String),
     /// Its status is missing or outdated.
     NoStatus,
+    /// A status of the current generation.
     Status(Box<MemberStatus>),
 }
 

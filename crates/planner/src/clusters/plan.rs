@@ -44,9 +44,12 @@ pub enum Hold {
     LeftOut(String),
 }
 
+/// What the hub writes for a fleet, and what it reports.
 #[derive(Clone, Debug)]
 pub struct FleetPlan {
+    /// Of the source.
     pub verdict: Verdict,
+    /// Why no new revision is written; `None`: nothing prevents it.
     pub hold: Option<Hold>,
     /// Newest revision; `NONE`: none.
     pub revision: rollout::Revision,
@@ -62,6 +65,7 @@ pub struct FleetPlan {
     pub members: Vec<(ClusterKey, Member)>,
     /// Selected clusters that get nothing, with reason and message.
     pub obstacles: BTreeMap<ClusterKey, ReasonAndMessage>,
+    /// In the order in which they are written.
     pub assignments: Vec<(ClusterKey, ClusterPullSecretSpec)>,
     /// Clusters whose objects are deleted: they no longer have anything from the fleet, or it stays there unmanaged.
     pub released: Vec<ClusterKey>,
@@ -71,6 +75,7 @@ pub struct FleetPlan {
     pub is_finished: bool,
 }
 
+/// Decides everything for one fleet. Pure: the same input has the same plan.
 pub fn plan(input: &Input) -> FleetPlan {
     let mut plan = rollout(input);
     let is_written = |known: &Revision| plan.revisions.iter().any(|it| it.number == known.number);

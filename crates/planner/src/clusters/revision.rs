@@ -28,9 +28,12 @@ const MARKS: [&str; 3] = [
     REJECTED_ANNOTATION,
 ];
 
+/// A revision of a fleet, as its Secret on the hub has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revision {
+    /// From 1 on, unique in the fleet.
     pub number: i64,
+    /// Random: a number is used again if the fleet is created again.
     pub id: RevisionId,
     /// When the API server created its Secret; `None`: not yet.
     pub created: Option<Timestamp>,
@@ -38,6 +41,7 @@ pub struct Revision {
     pub content: Arc<Data>,
     /// What to install; `None`: the hub does not install globalps.
     pub install: Option<Arc<Installation>>,
+    /// Enough canaries have had it.
     pub canary_passed: bool,
     /// When every cluster had it.
     pub rolled_out: Option<Timestamp>,
@@ -46,6 +50,7 @@ pub struct Revision {
 }
 
 impl Revision {
+    /// A revision that no cluster has had.
     pub fn new(
         rollout::Revision { number, id }: rollout::Revision,
         content: Arc<Data>,
@@ -63,6 +68,7 @@ impl Revision {
         }
     }
 
+    /// Without the content.
     pub fn revision(&self) -> rollout::Revision {
         rollout::Revision::new(self.number, self.id)
     }
@@ -97,6 +103,7 @@ impl Revision {
         })
     }
 
+    /// The Secret in the fleet's namespace, owned by the fleet.
     pub fn encode(&self, fleet: &FleetPullSecret) -> Secret {
         let mut annotations = vec![
             (REVISION_ANNOTATION, self.number.to_string()),

@@ -10,11 +10,13 @@ use super::limits::MOST_CONNECTIONS;
 /// all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
+    /// From 0 on.
     pub index: u32,
     of: u32,
 }
 
 impl Shard {
+    /// Whether it plans for all.
     pub fn plans(self) -> bool {
         self.index == 0
     }

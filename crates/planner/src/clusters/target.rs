@@ -19,6 +19,7 @@ use crate::content::source::Data;
 /// What the hub's Secret in a cluster names, each as `NAMESPACE/NAME`.
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
+    /// The `FleetPullSecret` that wants it.
     pub fleet: &'a str,
     /// The cluster itself, as the hub knows it.
     pub cluster: &'a str,
@@ -27,6 +28,7 @@ pub struct Names<'a> {
 /// The target Secret in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetView {
+    /// Changes if another client deletes and creates the Secret.
     pub uid: String,
     /// Its `resourceVersion`.
     pub version: String,

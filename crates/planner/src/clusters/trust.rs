@@ -11,6 +11,7 @@ use super::desired::{Desired, Release};
 pub struct Trust(BTreeSet<String>);
 
 impl Trust {
+    /// `namespaces`: exact names.
     pub fn new(namespaces: &[String]) -> Self {
         Self(namespaces.iter().cloned().collect())
     }

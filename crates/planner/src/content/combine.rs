@@ -6,6 +6,7 @@ use globalps_dockerconfig::{DockerConfig, Entry, Precedence, shown_key};
 /// The entries of several sources, one per registry.
 pub struct Combined<'a> {
     entries: globalps_dockerconfig::Combined<'a>,
+    /// Registries of which several sources have different credentials.
     pub conflicts: Vec<ConflictStatus>,
 }
 
@@ -27,6 +28,7 @@ pub fn combine<'a>(sources: &[(&str, &'a DockerConfig)]) -> Combined<'a> {
 }
 
 impl Combined<'_> {
+    /// The effective entries.
     pub fn config(&self) -> DockerConfig {
         self.entries.config()
     }

@@ -14,6 +14,7 @@ static KEYS: LazyLock<[RandomState; 2]> =
 pub struct Digest([u64; 2]);
 
 impl Digest {
+    /// Equal values have equal digests while this process runs, and no other process can compute them.
     pub fn of(value: impl Hash) -> Self {
         Self([0, 1].map(|at: usize| KEYS[at].hash_one(&value)))
     }

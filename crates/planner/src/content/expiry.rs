@@ -12,8 +12,11 @@ use super::source::Data;
 /// How far a credential is from its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
+    /// Three days are left.
     Soon,
+    /// One hour is left.
     WithinAnHour,
+    /// Nothing is left.
     Expired,
 }
 
@@ -27,6 +30,7 @@ const STAGES: [(Stage, SignedDuration); 3] = [
 /// A credential with a known time of expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expiring {
+    /// From this moment on the registry rejects it.
     pub at: Timestamp,
     /// `None`: unknown.
     issued: Option<Timestamp>,

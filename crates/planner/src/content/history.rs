@@ -19,6 +19,7 @@ pub struct Kept {
     pub revision: i64,
     /// When it was rolled out; `None`: not known.
     pub rolled_out: Option<Timestamp>,
+    /// As the user wrote it.
     pub additional: Data,
 }
 
@@ -27,7 +28,9 @@ pub struct Kept {
 pub struct HistoryWrite {
     /// The last revision with it.
     pub revision: i64,
+    /// When every reachable node had it.
     pub rolled_out: Timestamp,
+    /// As the user wrote it.
     pub additional: Data,
 }
 
@@ -100,6 +103,7 @@ pub fn encode(slot: u32, write: &HistoryWrite) -> Secret {
     }
 }
 
+/// Revision 0 if the annotation is missing or no number.
 pub fn decode(secret: &Secret) -> Kept {
     let rolled_out = secret.annotations().get(ROLLED_OUT_ANNOTATION);
     Kept {

@@ -17,8 +17,11 @@ use super::source::{Data, Source, Verdict};
 /// The content for the nodes, and the valid sources that it consists of.
 #[derive(Clone, Debug)]
 pub struct Desired {
+    /// Merged and validated.
     pub content: Content,
+    /// The last valid one; `None`: there is none.
     pub additional: Option<Data>,
+    /// The last valid one; `None`: there is none.
     pub original: Option<Data>,
     /// By source name.
     pub sources: BTreeMap<String, Data>,
@@ -29,7 +32,9 @@ pub struct Desired {
 /// The result for one of `spec.sources`.
 #[derive(Clone, Debug)]
 pub struct ResolvedSource {
+    /// Of its Secret.
     pub name: String,
+    /// Of its current content.
     pub verdict: Verdict,
     /// Registries whose effective credentials come from this source.
     pub registries: Vec<String>,
@@ -37,14 +42,18 @@ pub struct ResolvedSource {
     pub scope: Option<Scope>,
 }
 
+/// What the pull secrets come to.
 #[derive(Clone, Debug)]
 pub struct Resolved {
+    /// Of its current content.
     pub additional: Verdict,
+    /// Of its current content.
     pub original: Verdict,
     /// In their order.
     pub sources: Vec<ResolvedSource>,
     /// `None`: no additional Secret and no source exists, or none was ever valid.
     pub desired: Option<Desired>,
+    /// Registries with different credentials in several pull secrets.
     pub conflicts: Vec<ConflictStatus>,
     /// The additional Secret, if it is the one that was rolled back.
     pub rejected: Option<Data>,
@@ -102,6 +111,7 @@ impl Judged {
 
 /// The input for resolving scopes.
 pub struct Scopes<'a> {
+    /// Its sources name the scopes.
     pub spec: &'a GlobalPullSecretSpec,
     /// `None`: unknown.
     pub namespaces: Option<&'a Namespaces>,

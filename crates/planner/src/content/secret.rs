@@ -29,9 +29,13 @@ pub type Since = BTreeMap<String, Revision>;
 /// The state in `global-pull-secret`.
 #[derive(Clone, Debug, Default)]
 pub struct Global {
+    /// The newest one.
     pub revision: Revision,
+    /// Of that revision; `None`: it can't be decoded.
     pub content: Option<Content>,
+    /// The last valid one, of which the content consists.
     pub last_additional: Option<Data>,
+    /// The same of the original.
     pub last_original: Option<Data>,
     /// By source name.
     pub last_sources: BTreeMap<String, Data>,
@@ -47,6 +51,7 @@ pub struct Global {
     pub additional_was_rolled_out: bool,
     /// The additional Secret that was rolled back, and the reason.
     pub rejected: Option<Data>,
+    /// A clause for people.
     pub rejected_reason: Option<String>,
     /// Every node restores; only valid content ends this.
     pub restoring: bool,
@@ -125,10 +130,13 @@ impl Global {
 /// New content of `global-pull-secret`.
 #[derive(Clone, Debug)]
 pub struct GlobalWrite {
+    /// In force from now on.
     pub content: Content,
+    /// Everything else; its own `content` is not written.
     pub global: Global,
 }
 
+/// The Secret for server-side apply, with the checksum of all its values.
 pub fn encode(write: &GlobalWrite) -> Secret {
     let Global {
         revision,
@@ -252,7 +260,9 @@ fn decode_content(secret: &Secret) -> Option<Content> {
 /// The last revision before the newest one that passed its canary.
 #[derive(Clone, Debug)]
 pub struct RolledOutWrite {
+    /// Its number and id then.
     pub revision: Revision,
+    /// Its content, merged.
     pub content: Content,
 }
 

@@ -12,6 +12,7 @@ pub enum Source {
     Forbidden,
     /// It can't be read; the value is the reason.
     Unreadable(String),
+    /// It exists; its content may be anything.
     Found(Data),
 }
 
@@ -20,6 +21,7 @@ pub enum Source {
 pub struct Data(pub Option<Vec<u8>>);
 
 impl Data {
+    /// Absent if the Secret has no such key.
     pub fn of(secret: &Secret, key: &str) -> Self {
         let value = secret.data.as_ref().and_then(|data| data.get(key));
         Self(value.map(|bytes| bytes.0.clone()))
@@ -43,10 +45,13 @@ impl std::fmt::Debug for Data {
 /// The result of validating a pull secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// It does not exist, or none is configured.
     Absent,
     /// With its entries that are skipped or shadowed.
     Valid(Vec<Finding>),
+    /// The controller may not read it.
     Forbidden,
+    /// It can't be read; the value is the reason.
     Unreadable(String),
     /// Every error; the last valid content stays effective.
     Invalid(Vec<Finding>),

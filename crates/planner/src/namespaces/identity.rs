@@ -10,6 +10,7 @@ use crate::content::since::EVERY_POD;
 /// The content of the pull secrets, and the revision that introduced each part.
 #[derive(Clone, Copy, Debug)]
 pub struct Parts<'a> {
+    /// Validated and merged.
     pub content: &'a Content,
     since: &'a Since,
     revision: Revision,

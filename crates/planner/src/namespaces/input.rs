@@ -26,12 +26,15 @@ pub struct Input<'a> {
     pub own_namespace: &'a str,
     /// Name of the Secret in each namespace.
     pub secret_name: &'a str,
+    /// By name.
     pub namespaces: &'a BTreeMap<String, NamespaceView>,
+    /// By namespace: each has one Secret with this name.
     pub secrets: &'a BTreeMap<String, PullSecretView>,
     /// `None`: they can't be listed. Their references stay as they are, and no Secret waits for them.
     pub accounts: Option<&'a BTreeMap<String, AccountView>>,
     /// Namespaces in which some service accounts are not known: there are too many.
     pub crowded: &'a BTreeSet<String>,
+    /// What this leader wrote and what failed.
     pub memory: &'a Memory,
     /// As of now.
     pub clock: &'a SecretClock,
@@ -44,16 +47,21 @@ pub struct Input<'a> {
 /// What namespaces get, and how.
 #[derive(Clone, Copy)]
 pub struct Delivery<'a> {
+    /// Which namespaces get the Secret.
     pub selection: &'a Selection,
+    /// The content to deliver.
     pub parts: Parts<'a>,
     /// The last content that was rolled out to all nodes: for new namespaces, while the current content waits for its canary.
     pub stable: Option<Parts<'a>>,
+    /// How pods get the reference.
     pub attach: Attach,
+    /// Names of the service accounts that get it.
     pub accounts: &'a [Pattern],
     /// `None`: any namespace.
     pub canary: Option<&'a str>,
     /// A canary has passed once it has had its Secret for this long.
     pub min_ready: SignedDuration,
+    /// Secrets that namespaces have stay as they are.
     pub paused: bool,
 }
 

@@ -19,29 +19,39 @@ use super::summary::Summary;
 use super::views::PullSecretView;
 use crate::targets::{PER_NAMESPACE, WRITES};
 
+/// One request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
     /// Write the Secret of the namespace, with these parts of the scoped sources.
     Apply {
+        /// Of the Secret.
         namespace: String,
+        /// Indices in the content.
         parts: Vec<usize>,
+        /// Of the revisions in it, for its annotation.
         identity: String,
         /// The content is [`Delivery::stable`].
         is_stable: bool,
         /// Another client has changed or deleted what the controller wrote.
         is_restore: bool,
     },
+    /// Delete the Secret, if the controller created it.
     Delete {
+        /// Of the Secret.
         namespace: String,
     },
     /// Change the references of the service account with this key.
     Account {
+        /// `namespace/name`.
         key: String,
+        /// What to add and what to remove.
         change: Change,
+        /// Another client has removed a reference.
         is_restore: bool,
     },
 }
 
+/// What the controller writes, and what it reports.
 #[derive(Clone, Debug, Default)]
 pub struct NamespacesPlan {
     /// In order: no reference is added before its Secret, and no Secret removed before its references.
@@ -50,9 +60,11 @@ pub struct NamespacesPlan {
     pub needs_stable: bool,
     /// When to plan again without an event.
     pub again_at: Option<Timestamp>,
+    /// For the status and the metrics.
     pub summary: Summary,
 }
 
+/// `digests`: those of earlier plans, to compare content without keeping it.
 pub fn plan(input: &Input, digests: &mut Digests) -> NamespacesPlan {
     let mut plan = NamespacesPlan::default();
     let wanted = wanted(input, digests, &mut plan.summary);

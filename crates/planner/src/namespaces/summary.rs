@@ -10,9 +10,11 @@ pub struct Summary {
     pub total: usize,
     /// Those that have it with the current content, and their references.
     pub synced: usize,
+    /// Those with a failure that the status names.
     pub failed: usize,
     /// Those that should have it, and neither have it nor failed.
     pub waiting: usize,
+    /// Those that the selection does not cover.
     pub excluded: usize,
     /// Service accounts with a reference of the controller.
     pub accounts: usize,
@@ -40,6 +42,7 @@ pub enum Problem {
 pub struct NamespacesReport {
     /// Name of the Secret in each namespace.
     pub secret_name: String,
+    /// How pods get the reference.
     pub attach: Attach,
     /// Why Secrets are attached in another way than specified, or not at all.
     pub note: Option<&'static str>,
@@ -54,6 +57,7 @@ pub struct NamespacesReport {
 }
 
 impl NamespacesReport {
+    /// Nothing that the controller created is left.
     pub fn is_clean(&self) -> bool {
         let summary = self.summary.as_ref();
         summary.is_some_and(|summary| summary.is_clean)

@@ -13,8 +13,11 @@ use crate::targets::version;
 /// A Secret with the delivered name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullSecretView {
+    /// Where it is.
     pub namespace: String,
+    /// Its `resourceVersion`.
     pub version: u64,
+    /// Of its uid, to save memory.
     pub uid: Digest,
     /// What it has in place of the proof that the controller wrote it.
     pub proof: Option<Proof>,
@@ -24,6 +27,7 @@ pub struct PullSecretView {
     pub is_applied: bool,
     /// When that was, as the API server or another client says.
     pub written: Option<Timestamp>,
+    /// A finalizer may keep it for long.
     pub is_being_deleted: bool,
     /// Those that keep it meanwhile, for a message.
     pub finalizers: Box<str>,

@@ -3,6 +3,7 @@
 
 use crate::content::source::Source;
 
+/// Whether nodes restore their own files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// A Secret that the configuration names exists, or may exist.
@@ -10,6 +11,7 @@ pub enum Absence {
     /// The configuration names no Secret that exists, but these gave the content in force, or the last one named them, and they
     /// exist or may exist. An additional Secret that has given nothing yet does not replace them.
     OnlyUnnamed(Vec<String>),
+    /// No Secret exists, or it is meant.
     Yes,
 }
 

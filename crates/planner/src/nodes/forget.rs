@@ -19,6 +19,7 @@ const AT_ONCE: usize = 1024;
 /// What a leader did for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgotten {
+    /// Content of no later revision is forgotten.
     pub up_to: i64,
     /// The revision in force then.
     pub revision: Revision,
@@ -69,6 +70,7 @@ pub enum Wait {
     NotInForce,
     /// Nothing changes now.
     Held,
+    /// Too many nodes have failed with it.
     Halted,
     /// Some reachable node does not have the newest revision yet.
     RollingOut,

@@ -24,11 +24,17 @@ use crate::refused::{Failure, Failures};
 /// The input of the plan.
 #[derive(Clone, Debug)]
 pub struct Snapshot<'a> {
+    /// What the user wants.
     pub config: Configuration,
+    /// What the content comes from.
     pub secrets: PullSecrets<'a>,
+    /// What earlier plans left.
     pub recorded: Recorded,
+    /// The syncers and their objects.
     pub agents: Agents<'a>,
+    /// The Nodes, and what they report.
     pub nodes: Nodes<'a>,
+    /// The time, and what the leader saw when.
     pub clock: Clock<'a>,
     /// Writes that failed.
     pub refused: Cow<'a, Failures>,
@@ -61,12 +67,14 @@ pub struct Configuration {
 /// The Secrets that the content comes from, and the namespaces that it may be for.
 #[derive(Clone, Debug)]
 pub struct PullSecrets<'a> {
+    /// The Secret that users write.
     pub additional: Source,
     /// Type of the additional Secret.
     pub additional_type: Option<String>,
     /// Annotation `globalps.io/retry` of the additional Secret: each new value requests one more attempt on every node that
     /// failed.
     pub retry: Option<String>,
+    /// The cluster's own, if one is configured.
     pub original: Source,
     /// The configuration's sources by name, in order.
     pub sources: Vec<(String, Source)>,
@@ -79,6 +87,7 @@ pub struct PullSecrets<'a> {
 /// What the controller recorded of earlier plans.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
+    /// `None`: there is no `global-pull-secret`.
     pub global: Option<Global>,
     /// Another client deleted or changed it; `global` is its last state, as far as that is known.
     pub global_is_lost: bool,
@@ -102,6 +111,7 @@ pub struct Recorded {
 /// The syncers and restorers.
 #[derive(Clone, Debug)]
 pub struct Agents<'a> {
+    /// Nodes with a syncer pod, and those without.
     pub syncers: Cow<'a, Syncers>,
     /// A `DaemonSet` of the syncer or the restorer exists, and is not being deleted.
     pub daemon_set: bool,
@@ -114,7 +124,9 @@ pub struct Agents<'a> {
 /// The Nodes, and what they report.
 #[derive(Clone, Debug)]
 pub struct Nodes<'a> {
+    /// By name.
     pub views: Cow<'a, BTreeMap<String, Box<NodeView>>>,
+    /// By name of the node.
     pub objects: Cow<'a, BTreeMap<String, Box<NodePullSecret>>>,
     /// The API server serves `NodePullSecret`s. Otherwise they are the last known ones, or none.
     pub are_known: bool,
@@ -129,6 +141,7 @@ pub struct Nodes<'a> {
 /// The time, and what the leader saw when.
 #[derive(Clone, Debug)]
 pub struct Clock<'a> {
+    /// When it first saw each assignment, report and heartbeat.
     pub leader: Cow<'a, LeaderClock>,
     /// For durations.
     pub uptime: Uptime,

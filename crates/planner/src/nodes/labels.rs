@@ -28,11 +28,13 @@ impl Labels {
         self.keys.split_terminator(END).zip(values)
     }
 
+    /// The label's value.
     pub fn get(&self, label: &str) -> Option<&str> {
         let mut labels = self.iter();
         labels.find_map(|(key, value)| (key == label).then_some(value))
     }
 
+    /// A copy.
     pub fn to_map(&self) -> BTreeMap<String, String> {
         let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         self.iter().map(owned).collect()
@@ -68,8 +70,11 @@ impl From<&BTreeMap<String, String>> for Labels {
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct NodeLabels {
     all: Labels,
+    /// Of `kubernetes.io/os`.
     pub is_linux: bool,
+    /// It has a label that excludes it.
     pub is_excluded: bool,
+    /// It has a label of control planes.
     pub is_control_plane: bool,
     /// It belongs to a `NodePool` of `HyperShift`.
     pub is_of_pool: bool,
@@ -78,10 +83,12 @@ pub struct NodeLabels {
 }
 
 impl NodeLabels {
+    /// The label's value.
     pub fn get(&self, label: &str) -> Option<&str> {
         self.all.get(label)
     }
 
+    /// Saves memory if both have the same keys: nodes mostly do.
     pub fn share_keys(&mut self, other: &Self) {
         self.all.share_keys(&other.all);
     }

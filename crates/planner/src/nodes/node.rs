@@ -11,6 +11,7 @@ use super::labels::NodeLabels;
 /// A `Ready` condition that is not True.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotReady {
+    /// By the clock of the API server, or of the kubelet.
     pub since: Timestamp,
     /// The kubelet is unresponsive; otherwise it reports `NotReady` itself.
     pub unknown: bool,
@@ -19,10 +20,13 @@ pub struct NotReady {
 /// The fields of a Node that the plan needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeView {
+    /// Unique in the cluster.
     pub name: String,
+    /// Another one under the same name is another node.
     pub uid: String,
     /// Its `resourceVersion`.
     pub version: u64,
+    /// Those that the plan reads, and those that selectors may match.
     pub labels: NodeLabels,
     /// Since when it is ready, or not.
     pub ready: Result<Timestamp, NotReady>,
@@ -38,6 +42,7 @@ pub struct NodeView {
     pub unschedulable: bool,
     /// An autoscaler, Cluster API or another client is removing it.
     pub is_being_deleted: bool,
+    /// By the clock of the API server.
     pub created: Timestamp,
 }
 
@@ -51,6 +56,7 @@ impl NodeView {
         self.is_linux() && self.virtual_by.is_none()
     }
 
+    /// Neither Windows nor unknown.
     pub fn is_linux(&self) -> bool {
         self.labels.is_linux
     }
@@ -94,6 +100,7 @@ impl NodeView {
         }
     }
 
+    /// A Linux node that has been Ready since then.
     #[cfg(any(test, feature = "testing"))]
     pub fn of_test(name: &str, created: Timestamp) -> Self {
         let labels =

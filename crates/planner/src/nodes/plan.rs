@@ -22,13 +22,16 @@ use crate::content::resolve::Resolved;
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
 use crate::content::source::{Data, Source};
 
+/// What the controller writes, and what it reports.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "facts do not depend on each other"
 )]
 #[derive(Clone, Debug)]
 pub struct Plan {
+    /// What the pull secrets come to.
     pub resolved: Resolved,
+    /// What all nodes are to have.
     pub aim: Aim,
     /// The syncers stay on the nodes that were selected before.
     pub keeps_selector: bool,
@@ -42,6 +45,7 @@ pub struct Plan {
     pub history: Option<HistoryWrite>,
     /// Written before `global`, which no longer has this revision.
     pub rolled_out: Option<RolledOutWrite>,
+    /// `None`: it stays as it is.
     pub global: Option<GlobalWrite>,
     /// Nodes no longer get anything, and all of them are restored: remove the syncers and their objects, or what is left of them.
     pub removes_agents: bool,

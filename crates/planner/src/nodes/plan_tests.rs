@@ -1,5 +1,3 @@
-#![allow(clippy::unwrap_used, clippy::format_push_string)]
-
 use std::collections::BTreeMap;
 
 use globalps_core::api::{DeliveryType, MAX_REVISION, OnFailure, Phase};

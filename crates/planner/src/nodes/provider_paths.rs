@@ -11,6 +11,7 @@ use crate::content::secret::Global;
 /// The syncers' pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderPods {
+    /// Directories that they mount; `None`: none.
     pub paths: Option<ProviderPaths>,
     /// All have the current template.
     pub are_current: bool,
@@ -19,6 +20,7 @@ pub struct ProviderPods {
 /// How the current delivery deviates from the spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deviation {
+    /// As the spec says.
     None,
     /// The provider waits for new syncer pods.
     WaitsForPods,

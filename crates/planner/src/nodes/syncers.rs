@@ -28,6 +28,7 @@ pub struct Syncers {
 pub struct Down {
     /// Since when the leader has seen that, with whatever cause.
     pub since: Uptime,
+    /// As the pod says, or the events of the `DaemonSet`.
     pub cause: Cause,
 }
 

@@ -1,6 +1,10 @@
 //! Snapshots for unit tests, in a few words.
 
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "only tests use it"
+)]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,7 +26,9 @@ use crate::content::source::{Data, Source};
 
 pub(super) const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
+/// A file with one registry, `a`.
 pub const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+/// A Secret with this file.
 pub fn found(text: &str) -> Source {
     Source::Found(Data(Some(text.as_bytes().to_vec())))
 }
@@ -34,6 +40,7 @@ pub(super) fn parsed(text: &str) -> Option<Revision> {
     Some(if text.ends_with('x') { other } else { revision })
 }
 
+/// Of this revision and with this file.
 pub fn global(revision: i64, text: &str) -> Global {
     let data = Data(Some(text.as_bytes().to_vec()));
     let merged = globalps_dockerconfig::parse(text.as_bytes()).unwrap();

@@ -13,7 +13,9 @@ use super::syncers::{Cause, START, UNSUPPORTED_AFTER};
 /// Why nobody waits for a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unsupported<'a> {
+    /// No machine is behind it.
     Virtual(VirtualMark),
+    /// No pod of the syncer has run there.
     NoSyncer(&'a Cause),
     /// Its pod runs, or nothing is known of pods.
     NeverReported,

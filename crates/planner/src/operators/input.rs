@@ -14,15 +14,23 @@ use crate::targets::namespace::NamespaceView;
 pub struct Input<'a> {
     /// false: everything that the controller created is removed.
     pub is_enabled: bool,
+    /// Copies that exist stay as they are.
     pub paused: bool,
+    /// By name.
     pub namespaces: &'a BTreeMap<String, NamespaceView>,
+    /// By `namespace/name`, as all objects below.
     pub subscriptions: &'a BTreeMap<String, SubscriptionView>,
+    /// Their pull secrets are what is copied.
     pub catalogs: &'a BTreeMap<String, CatalogView>,
+    /// Their Deployments' accounts get the references.
     pub csvs: &'a BTreeMap<String, CsvView>,
     /// Those that have been looked up.
     pub secrets: &'a BTreeMap<Id, CatalogSecret>,
+    /// Of all namespaces with operators.
     pub accounts: &'a BTreeMap<String, AccountView>,
+    /// What this leader wrote.
     pub copies: &'a Copies,
+    /// What failed.
     pub memory: &'a Memory,
     /// By the monotonic clock, as the times of the memory.
     pub now: Timestamp,
@@ -31,9 +39,17 @@ pub struct Input<'a> {
 /// What this leader knows of copies, by namespace and name. It may write them, but never reads them.
 pub type Copies = BTreeMap<Id, Known>;
 
+/// What this leader last did with a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
-    Written { content: Content, at: Timestamp },
+    /// It wrote the copy.
+    Written {
+        /// Which it has, unless another client changed it.
+        content: Content,
+        /// By the monotonic clock.
+        at: Timestamp,
+    },
+    /// It does not exist.
     Deleted,
 }
 

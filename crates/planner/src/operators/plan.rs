@@ -18,17 +18,30 @@ use crate::targets::account::AccountView;
 /// A copy is written again after this time, because another client may have changed or deleted it.
 const AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
+/// One request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Write {
-    /// Write the copy with this namespace and name.
-    Copy { id: Id, content: Content },
+    /// Write the copy.
+    Copy {
+        /// Namespace and name.
+        id: Id,
+        /// Which catalog's Secret, in which edition.
+        content: Content,
+    },
     /// Delete the copy, if the controller created it.
-    Delete { id: Id },
+    Delete {
+        /// Namespace and name.
+        id: Id,
+    },
     /// Change the references of the service account with this key. `what`: all that it should have.
     Account {
+        /// `namespace/name`.
         key: String,
+        /// What to add and what to remove.
         change: Change,
+        /// Names of Secrets, separated by commas.
         what: String,
+        /// Another client has removed a reference.
         is_restore: bool,
     },
 }
@@ -48,17 +61,21 @@ fn copy_key((namespace, name): &Id) -> String {
     format!("{namespace}/secrets/{name}")
 }
 
+/// What the controller writes, and what it reports.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorsPlan {
+    /// In order: no reference before its Secret.
     pub writes: Vec<Write>,
     /// When to plan again without an event.
     pub again_at: Option<Timestamp>,
+    /// For the status and the metrics.
     pub summary: Summary,
 }
 
 /// Reason and message.
 type ReasonAndMessage = (Reason, String);
 
+/// Decides everything for the operators. Pure: the same input has the same plan.
 pub fn plan(input: &Input) -> OperatorsPlan {
     let wants = Wants::of(input);
     let mut plan = OperatorsPlan::default();

@@ -10,7 +10,9 @@ use super::views::Id;
 pub struct Summary {
     /// Subscriptions to catalogs with pull secrets, of operators that are installed.
     pub total: usize,
+    /// Those with all copies and references.
     pub synced: usize,
+    /// Those with a failure that the status names.
     pub failed: usize,
     /// Service accounts with a reference of the controller.
     pub accounts: usize,

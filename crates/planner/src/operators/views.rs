@@ -42,10 +42,14 @@ fn id(object: &OlmObject) -> Id {
     (text(&metadata.namespace), text(&metadata.name))
 }
 
+/// A `Subscription`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriptionView {
+    /// Namespace and name.
     pub id: Id,
+    /// Its `resourceVersion`.
     pub version: u64,
+    /// Namespace and name of the catalog that it installs from.
     pub catalog: Id,
     /// Names of the versions that are installed, or being installed, in its namespace.
     pub csvs: BTreeSet<String>,
@@ -65,9 +69,12 @@ impl From<OlmObject> for SubscriptionView {
     }
 }
 
+/// A `CatalogSource`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogView {
+    /// Namespace and name.
     pub id: Id,
+    /// Its `resourceVersion`.
     pub version: u64,
     /// Names of its pull secrets.
     pub secrets: BTreeSet<String>,
@@ -87,8 +94,11 @@ impl From<OlmObject> for CatalogView {
 /// A `ClusterServiceVersion`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvView {
+    /// Namespace and name.
     pub id: Id,
+    /// Its `resourceVersion`.
     pub version: u64,
+    /// Of the object.
     pub uid: String,
     /// Service accounts of its Deployments.
     pub accounts: BTreeSet<String>,
@@ -124,6 +134,7 @@ impl From<OlmObject> for CsvView {
 /// A pull secret that a catalog names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogSecret {
+    /// As it was last read.
     pub source: Source,
     /// Increases with each change of the content. A new leader starts again at 1.
     pub edition: u64,

@@ -33,6 +33,7 @@ pub fn steady(uptime: Duration) -> Timestamp {
 /// Whether the API server rejected a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response {
+    /// The API server answered with an error.
     Rejected,
     /// No response in time, or none that says so. The write may take effect later.
     Missing,
@@ -43,11 +44,14 @@ pub enum Response {
 /// A failed write of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
+    /// CamelCase word for programs.
     pub reason: Reason,
+    /// Message for humans, without content of a response.
     pub message: String,
     attempts: u32,
     /// When the first attempt failed.
     since: Timestamp,
+    /// No attempt before this time.
     pub retry_at: Timestamp,
     /// The write may take effect until then.
     settled_at: Timestamp,
@@ -91,6 +95,7 @@ impl Default for Failures {
 }
 
 impl Failures {
+    /// `first` and `longest`: the pauses between attempts.
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self {
             by_object: BTreeMap::new(),
@@ -105,14 +110,17 @@ impl Failures {
         self.now
     }
 
+    /// As last set.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
+    /// Whether every object's last write succeeded.
     pub fn is_empty(&self) -> bool {
         self.by_object.is_empty()
     }
 
+    /// `object`: kind and name, as the failure was recorded.
     pub fn get(&self, object: &str) -> Option<&Failure> {
         self.by_object.get(object)
     }
@@ -195,10 +203,12 @@ impl Failures {
         }
     }
 
+    /// The object's write succeeded, or it need not be written.
     pub fn forget(&mut self, object: &str) {
         self.by_object.remove(object);
     }
 
+    /// Forgets the failures of all other objects.
     pub fn retain(&mut self, is_needed: impl Fn(&str) -> bool) {
         self.by_object.retain(|object, _| is_needed(object));
     }

@@ -37,12 +37,15 @@ globalps_core::view!(AccountFields: ServiceAccount);
 /// A service account, and its references to pull secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountView {
+    /// Where it is.
     pub namespace: String,
+    /// Unique in the namespace.
     pub name: String,
     /// Without names if [`Self::has_too_many`].
     pub references: References,
     /// Its references are too many to keep or to change.
     pub has_too_many: bool,
+    /// Its references need no change.
     pub is_being_deleted: bool,
 }
 
@@ -68,6 +71,7 @@ impl AccountView {
         format!("{namespace}/{name}")
     }
 
+    /// Its key in the cache.
     pub fn key(&self) -> String {
         Self::key_of(&self.namespace, &self.name)
     }

@@ -49,6 +49,7 @@ impl Default for Memory {
 }
 
 impl Memory {
+    /// `None`: the last write of the object did not fail.
     pub fn failure(&self, key: &str) -> Option<&Failure> {
         self.failures.get(key)
     }
@@ -88,6 +89,7 @@ impl Memory {
         }
     }
 
+    /// Forgets all of an object that is gone.
     pub fn removed(&mut self, key: &str) {
         self.failures.forget(key);
         self.written.remove(key);
@@ -101,10 +103,11 @@ impl Memory {
             .is_some_and(|written| **written == *what)
     }
 
-    pub fn wrote_any(&self, key: &str) -> bool {
+    pub(crate) fn wrote_any(&self, key: &str) -> bool {
         self.written.contains_key(key)
     }
 
+    /// The caller has written again what another client changed.
     pub fn restored(&mut self, key: &str, now: Timestamp) {
         let restores = self.restores.entry(key.to_owned()).or_insert(Restores {
             count: 0,

@@ -8,13 +8,18 @@ use kube::core::PartialObjectMeta;
 use super::version;
 use crate::nodes::labels::Labels;
 
+/// A Namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamespaceView {
+    /// Unique in the cluster.
     pub name: String,
+    /// Its `resourceVersion`.
     pub version: u64,
+    /// For the selectors.
     pub labels: Labels,
     /// The namespace excludes itself.
     pub is_marked_excluded: bool,
+    /// The API server rejects new objects there.
     pub is_terminating: bool,
 }
 

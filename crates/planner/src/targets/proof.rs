@@ -32,6 +32,7 @@ impl Proof {
         value.0.as_slice().try_into().ok().map(Self)
     }
 
+    /// For the Secret's data.
     pub fn value(&self) -> ByteString {
         ByteString(self.0.to_vec())
     }

@@ -87,7 +87,6 @@ fn parse(text: &str) -> Requests {
                     label("resource"),
                     label("subresource")
                 );
-                #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
                 let count = value as usize;
                 *requests
                     .counts

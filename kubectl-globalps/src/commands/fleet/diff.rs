@@ -5,7 +5,7 @@ use globalps_core::names;
 use globalps_dockerconfig::{DockerConfig, validate_bytes};
 use kube::ResourceExt as _;
 
-use super::super::external_diff::show;
+use super::super::external_diff::{Text, show};
 use super::super::pull_secret;
 use super::status::missing;
 use super::undo::own_revision;
@@ -31,9 +31,12 @@ pub(super) async fn run(args: &FleetDiff, flags: &Connection, printer: &Printer)
         return Ok(Exit::Done);
     };
     let shown = text(&difference.changes);
-    let name = args.fleet.as_str();
-    let sides = || sides(&in_force, &wanted, &difference.changes);
-    show(printer, &args.output, &difference, (&shown, name, &sides))?;
+    let text = Text {
+        lines: &shown,
+        file: &args.fleet,
+        sides: || sides(&in_force, &wanted, &difference.changes),
+    };
+    show(printer, &args.output, &difference, &text)?;
     if args.output.is_text() {
         let of_clusters = difference.of_clusters();
         if !of_clusters.is_empty() {

@@ -8,7 +8,7 @@ use kube::api::ListParams;
 use serde_json::Value;
 
 use super::super::pull_secret;
-use super::super::undo::{choose, roll_back};
+use super::super::undo::{Asked, choose, roll_back};
 use super::super::wait::may_wait;
 use super::wait::{follow_if, taken_up};
 use crate::cli::completion::Choice;
@@ -58,11 +58,12 @@ pub(super) async fn run(args: &FleetUndo, flags: &Connection, printer: &Printer)
         "Write the credentials of revision {number} into Secret `{}/{}` and roll them out?",
         cluster.namespace, place.0
     );
-    let asked = (
-        (change.as_str(), [].as_slice()),
-        question.as_str(),
-        args.yes,
-    );
+    let asked = Asked {
+        change: &change,
+        effects: &[],
+        question: &question,
+        yes: args.yes,
+    };
     roll_back(&cluster, existing, place, revision, asked, args.dry_run).await?;
     if args.dry_run != DryRun::None {
         return Ok(Exit::Done);

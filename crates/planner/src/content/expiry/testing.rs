@@ -1,6 +1,10 @@
 //! Expiries for unit tests.
 
-#![allow(clippy::unwrap_used, clippy::missing_panics_doc)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "only tests use it"
+)]
 
 use globalps_dockerconfig::DockerConfig;
 use globalps_provider::Content;
@@ -11,10 +15,14 @@ use super::super::secret::Global;
 use super::super::source::Data;
 use super::Expiries;
 
+/// When a credential expires, in seconds since 1970.
 pub const AT: i64 = 1_800_000_000;
+/// In seconds.
 pub const HOUR: i64 = 3600;
+/// In seconds.
 pub const DAY: i64 = 24 * HOUR;
 
+/// `second`: since 1970.
 pub fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }

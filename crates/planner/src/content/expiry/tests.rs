@@ -122,6 +122,7 @@ fn credentials_name_their_secret_and_omit_unknown_times() {
 
 /// Without optimization this takes some hundred milliseconds; a reconcile parses the same content anyway.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "it measures")]
 fn the_largest_content_is_read_in_a_bounded_time() {
     let claims = format!(r#"{{"exp":{AT},"sub":"{}"}}"#, "s".repeat(300));
     let token = token(&claims);
