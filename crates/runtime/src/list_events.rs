@@ -25,6 +25,7 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// Of programs that run for long.
     pub const USUAL: Self = Self {
         watch_seconds: 60,
         response: RESPONSE,
@@ -60,6 +61,7 @@ pub enum Event<K> {
 }
 
 impl<K> Event<K> {
+    /// The same event about something else.
     pub fn map<T>(self, f: impl FnOnce(K) -> T) -> Event<T> {
         match self {
             Self::Init => Event::Init,

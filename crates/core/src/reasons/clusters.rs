@@ -8,9 +8,11 @@ use crate::api::condition::{PROGRESSING, READY, SOURCE_VALID};
 /// Hint about what continues without a person.
 pub const FLEET_FOLLOW: &str =
     "follow it with `kubectl globalps fleet status {name} -n {namespace} --watch`";
-/// Hints about clusters in a phase.
+/// Hint about clusters that have failed.
 pub const CLUSTERS_FAILED: &str = "in that cluster `kubectl globalps check` names the cause; try it and its nodes again with `kubectl globalps fleet retry {name} -n {namespace}`, or go back with `kubectl globalps fleet undo {name} -n {namespace}`";
+/// Hint about clusters that the hub reaches, and may not write to.
 pub const CLUSTERS_BLOCKED: &str = "once the cause is gone the hub tries again within 30 s, or at once with `kubectl globalps fleet retry {name} -n {namespace}`";
+/// Hint about clusters that the hub does not reach.
 pub const CLUSTERS_UNREACHABLE: &str = "does its API server respond, and is the kubeconfig in the hub's Secret valid? The hub updates the cluster when it is back";
 /// The hub writes nothing into such a cluster.
 pub const CLUSTERS_TAKEN: &str = "change the selectors or the kubeconfigs so that one FleetPullSecret selects each cluster, under one name; the hub then continues";

@@ -3,11 +3,13 @@
 use super::{Finding, NO, YES, error, ok, warning};
 use crate::api::condition::{DEGRADED, PROGRESSING, READY, SYNCERS_HEALTHY};
 
+/// No node can be the canary.
 pub const CANARY: Finding = warning(
     "canary-waiting",
     "the rollout waits for a canary",
     "`spec.rollout.canary.nodeSelector` must match a node that is ready and not blocked; see `kubectl globalps check`",
 );
+/// Neither nodes nor namespaces are to get anything.
 pub const NO_DELIVERY: Finding = error(
     "no-delivery",
     "",

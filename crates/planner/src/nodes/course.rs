@@ -35,6 +35,7 @@ pub enum Aim {
     Nothing,
     /// Every node keeps its content.
     Hold(Hold),
+    /// Nodes get this, one batch after the other.
     Reach(Goal),
     /// Every node is restored: the controller deletes the objects that it created.
     CleanUp,

@@ -8,6 +8,7 @@ use crate::content::secret::Global;
 /// What members are to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
+    /// A revision, or what was there before globalps.
     pub goal: Goal,
     /// Enough canaries have had it.
     pub canary_passed: bool,
@@ -16,6 +17,7 @@ pub struct Target {
 }
 
 impl Target {
+    /// What was there before globalps.
     pub const RESTORE: Self = Self {
         goal: Goal::Restore,
         canary_passed: false,
