@@ -11,6 +11,7 @@ mod watch;
 pub(crate) use changed::Changed;
 pub(crate) use pages::{metadata_pages, pages};
 pub(crate) use store::{Lost, NodeFacts, Sight, Store};
+use watch::name_of;
 pub(crate) use watch::{Kind, Signal, Signals, Update, watch_kind};
 
 use globalps_core::api::{
@@ -42,10 +43,6 @@ pub(crate) struct SecretVersion {
     pub waits_for: Option<String>,
     /// Known after one look only.
     pub changed: Option<Changed>,
-}
-
-fn name_of(metadata: &ObjectMeta) -> String {
-    metadata.name.clone().unwrap_or_default()
 }
 
 /// A configuration that can't be decoded says so in its condition `Ready`.

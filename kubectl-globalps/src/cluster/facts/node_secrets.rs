@@ -8,10 +8,9 @@ use kube::core::Request;
 use kube::{Resource as _, ResourceExt as _};
 use serde::Deserialize;
 
-use super::name_of;
 use super::pages::{Format, pages_as};
 use super::store::Store;
-use super::watch::{Kind, Signals, watch_kind};
+use super::watch::{Kind, Signals, name_of, watch_kind};
 use crate::cluster::client::Cluster;
 use crate::error::Result;
 

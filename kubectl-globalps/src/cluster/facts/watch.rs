@@ -51,6 +51,10 @@ pub(crate) type Signals<'a, V> = LocalBoxStream<'a, Signal<Update<V>>>;
 /// Objects by name; `None`: it can't be decoded, and its last known state stays.
 pub(super) type Objects<V> = Vec<(String, Option<V>)>;
 
+pub(super) fn name_of(metadata: &ObjectMeta) -> String {
+    metadata.name.clone().unwrap_or_default()
+}
+
 /// Objects of a kind.
 pub(crate) struct Kind<K, V> {
     /// Part of the error where it fails.
