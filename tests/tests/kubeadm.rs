@@ -207,6 +207,25 @@ fn two_rewrites_a_second_for_a_minute_kill_no_kubelet() {
 }
 
 #[test]
+fn flags_in_the_middle_of_a_write_are_read_again() {
+    // A slow machine may take longer than the syncer waits.
+    let is_by_provider = (0..5).any(|_| {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let whole = prepare(directory, State::PauseImage);
+        fs::write(file(directory), "").unwrap();
+        let node = node(directory, &by_provider(1));
+        let _syncer = node.syncer(&PROGRAM).unwrap();
+        sleep(Duration::from_millis(200));
+        fs::write(file(directory), &whole).unwrap();
+        let is_synced = |status: &Value| status["phase"] == "Synced";
+        let status = node.wait_status("Synced", DEADLINE, is_synced).unwrap();
+        status["delivery"] == "CredentialProvider"
+    });
+    assert!(is_by_provider);
+}
+
+#[test]
 fn a_provider_without_state_is_adopted_or_removed_flags_first() {
     for (is_restored, is_by_hand) in [(true, false), (true, true), (false, false)] {
         let directory = tempfile::tempdir().unwrap();

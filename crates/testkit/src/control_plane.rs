@@ -254,8 +254,9 @@ pub(crate) fn kubectl(layout: &Layout, args: &[&str]) -> Result<String> {
 pub(crate) fn kubectl_command(layout: &Layout) -> Command {
     let mut command = Command::new(bin_dir().join("kubectl"));
     command
-        // It ends before there is much garbage; to collect it takes a sixth of kubectl's processor time.
+        // It mostly ends before there is much garbage; to collect it takes a sixth of kubectl's processor time.
         .env("GOGC", "off")
+        .env("GOMEMLIMIT", "256MiB")
         .arg(format!("--kubeconfig={}", layout.kubeconfig().display()))
         // kubectl's discovery cache is keyed by address, and the next cluster has the same address.
         .arg(format!(

@@ -129,7 +129,10 @@ fn request(layout: &Layout, path: &str, deadline: Duration) -> Result<(StatusCod
 /// A client with the permissions of a kubeconfig.
 pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let options = KubeConfigOptions::default();
+    let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await?;
+    // A frozen API server does not answer a handshake either.
+    config.connect_timeout = Some(DEADLINE);
     Ok(Client::try_from(config)?)
 }
 

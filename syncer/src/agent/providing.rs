@@ -203,17 +203,21 @@ impl Agent {
         Ok(ignored.map(|reason| Obstacle::new(format!("{reason}; {SET_UP}"))))
     }
 
-    /// Whether the flags file may still be in the middle of a write by another process.
+    /// Whether the flags file may still be in the middle of a write by another process. On the way in a node would stay with the
+    /// credentials file until the next revision.
     pub(super) fn is_half_written(&mut self, facts: Option<&ProviderFacts>) -> bool {
+        let Some(facts) = facts else {
+            return false;
+        };
         let in_force = self
             .node
             .state
             .as_ref()
             .and_then(|state| state.provider.as_ref());
-        let (Some(facts), Some(installed)) = (facts, in_force) else {
-            return false;
+        let is_obstructed = match in_force {
+            Some(installed) => facts.with(installed.clone()).is_err(),
+            None => facts.obstacle.is_none() && self.files.obstacle.is_some(),
         };
-        let is_obstructed = facts.with(installed.clone()).is_err();
         let settings = is_obstructed.then(|| facts.disk.clone());
         let is_new = settings.is_some() && self.files.half_written_settings != settings;
         self.files.half_written_settings = settings;
