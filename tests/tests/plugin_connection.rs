@@ -612,7 +612,7 @@ fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>
         .unwrap();
     };
     // The first look does not outlast an outage. Without nodes it prints nothing.
-    std::thread::sleep(Duration::from_secs(5));
+    std::thread::sleep(Duration::from_secs(10));
     let ended = watch.try_wait().unwrap();
     let printed = fs::read_to_string(&messages).unwrap();
     assert!(ended.is_none(), "{ended:?}: {printed}");
