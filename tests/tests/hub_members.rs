@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::time::Duration;
 
-use common::objects::{apply, merge_in};
+use common::objects::{apply, denying, merge_in};
 use common::{base64, cluster, docker_config};
 use globalps_testkit::hub::{Hub, SYSTEM, fleet, member_has, member_secret, source};
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, NAMESPACE};
@@ -295,18 +295,13 @@ fn of_two_fleets_the_older_one_writes(hub: &Hub) {
 
 /// A policy that forbids a Secret with this name.
 fn refusal() -> [Value; 2] {
-    let metadata = json!({"name": "no-revisions"});
-    let api = "admissionregistration.k8s.io/v1";
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"], "operations": ["CREATE", "UPDATE"]});
-    [
-        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": metadata, "spec": {
-            "matchConstraints": {"resourceRules": [rule]},
-            "validations": [{"expression": "!request.name.startsWith('refused-revision-')"}],
-        }}),
-        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": metadata, "spec": {
-            "policyName": "no-revisions", "validationActions": ["Deny"],
-        }}),
-    ]
+    let expression = "!request.name.startsWith('refused-revision-')";
+    denying(
+        "no-revisions",
+        &json!({"resourceRules": [rule]}),
+        &json!({"expression": expression}),
+    )
 }
 
 fn a_cluster_that_is_away_is_passed_over_and_caught_up(hub: &Hub, one: &Cluster, two: &Cluster) {

@@ -10,7 +10,7 @@ use common::delivery::{
     FLAGS, NAME, install, registries, version, wait_failures, wait_reason, wait_registries,
 };
 use common::objects::{
-    account, apply, apply_references, get, merge_in, namespace, pod, references, wait_pod,
+    account, apply, apply_references, denying, get, merge_in, namespace, pod, references, wait_pod,
     wait_references,
 };
 use common::{cluster, docker_config, roll_out, write};
@@ -401,16 +401,14 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
 
 /// A policy of the cluster's owner that forbids Secrets in this namespace.
 fn refusal(namespace: &str) -> [Value; 2] {
-    let api = "admissionregistration.k8s.io/v1";
     let selector = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
     let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"], "operations": ["CREATE"]});
-    [
-        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "refusal"},
-            "spec": {"matchConstraints": {"namespaceSelector": selector, "resourceRules": [rule]},
-                "validations": [{"expression": "false", "message": "no Secrets here"}]}}),
-        json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": "refusal"},
-            "spec": {"policyName": "refusal", "validationActions": ["Deny"]}}),
-    ]
+    let matches = json!({"namespaceSelector": selector, "resourceRules": [rule]});
+    denying(
+        "refusal",
+        &matches,
+        &json!({"expression": "false", "message": "no Secrets here"}),
+    )
 }
 
 fn overwrite(cluster: &Cluster, namespace: &str) {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use common::objects::{apply, denying};
 use common::{base64, cluster, decode, docker_config, roll_out, wait_refused};
 use flate2::read::GzDecoder;
 use globalps_testkit::product::{ADDITIONAL, DEADLINE, Product, Ran};
@@ -843,24 +844,15 @@ fn globalps_works_when_installed_again(cluster: &Cluster, product: &Product) {
 }
 
 fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &Product) {
-    let policy = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": "of-the-test"},
-        "spec": {
-            "matchConstraints": {"resourceRules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
-                "resources": ["secrets"], "resourceNames": ["global-pull-secret"],
-            }]},
-            "validations": [{"expression": "false", "message": "the test rejects this"}],
-        },
+    let name = "of-the-test";
+    let rule = json!({
+        "apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["secrets"], "resourceNames": ["global-pull-secret"],
     });
-    let binding = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": "of-the-test"},
-        "spec": {"policyName": "of-the-test", "validationActions": ["Deny"]},
-    });
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": [policy, binding]});
-    cluster.kubectl_with(&["apply", "-f", "-"], &list).unwrap();
+    let validation = json!({"expression": "false", "message": "the test rejects this"});
+    apply(
+        cluster,
+        &denying(name, &json!({"resourceRules": [rule]}), &validation),
+    );
     let change = "annotate secret/global-pull-secret -n kube-system of-the-test=1 --dry-run=server";
     wait_refused(cluster, change, "the test rejects this");
     let add = ["add", "rejected.example.com", "--skip-check"];
@@ -875,7 +867,7 @@ fn a_write_that_the_api_server_rejects_is_reported(cluster: &Cluster, product: &
     let ran = product.types("check", "");
     assert!(ran.stdout.contains("the test rejects this"), "{ran:?}");
     let kinds = "validatingadmissionpolicy,validatingadmissionpolicybinding";
-    cluster.kubectl(&["delete", kinds, "of-the-test"]).unwrap();
+    cluster.kubectl(&["delete", kinds, name]).unwrap();
     product.wait_synced().unwrap();
     done(product.types("status", ""));
 }

@@ -18,6 +18,18 @@ pub fn apply(cluster: &Cluster, objects: &[Value]) {
     });
 }
 
+/// A policy of the cluster's owner: it denies the requests that match, unless the validation holds.
+pub fn denying(name: &str, matches: &Value, validation: &Value) -> [Value; 2] {
+    let api = "admissionregistration.k8s.io/v1";
+    let object = |kind: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let policy = json!({"matchConstraints": matches, "validations": [validation]});
+    let binding = json!({"policyName": name, "validationActions": ["Deny"]});
+    [
+        object("ValidatingAdmissionPolicy", policy),
+        object("ValidatingAdmissionPolicyBinding", binding),
+    ]
+}
+
 pub fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }

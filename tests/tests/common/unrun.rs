@@ -6,6 +6,7 @@ use globalps_manifests::Install;
 use globalps_testkit::{Cluster, wait};
 use serde_json::json;
 
+use super::objects::{apply, denying};
 use super::wait_refused;
 
 pub const SYSTEM: &str = "globalps-system";
@@ -20,18 +21,16 @@ pub fn install(cluster: &Cluster, syncer_image: &str) {
 
 /// The API server compiles all new policies together, once a second: when the newest one refuses, so do those before it.
 fn policies_in_force(cluster: &Cluster) {
-    let api = "admissionregistration.k8s.io/v1";
     let name = "newest";
     let rule = json!({
         "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"], "resourceNames": [name],
     });
-    let policy = json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicy", "metadata": {"name": name}, "spec": {
-        "matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}],
-    }});
-    let binding = json!({"apiVersion": api, "kind": "ValidatingAdmissionPolicyBinding", "metadata": {"name": name}, "spec": {
-        "policyName": name, "validationActions": ["Deny"],
-    }});
-    cluster.apply_all(&[policy, binding]).unwrap();
+    let policy = denying(
+        name,
+        &json!({"resourceRules": [rule]}),
+        &json!({"expression": "false"}),
+    );
+    apply(cluster, &policy);
     let line = format!("create configmap {name} --dry-run=server");
     wait_refused(cluster, &line, "ValidatingAdmissionPolicy 'newest'");
 }
