@@ -3,7 +3,9 @@
 use super::table::{changes, headline, overview, render};
 use super::verdict::{Goal, Verdict, advice, verdict};
 use super::*;
+use crate::terminal::columns;
 use crate::terminal::layout::Layout;
+use comfy_table::Color;
 use serde_json::json;
 
 /// `FleetPullSecret` `clusters/team-a` with this reason of its condition `Ready`.
@@ -494,4 +496,74 @@ fn advice_names_what_to_do_next() {
     assert_eq!(message, "1 cluster unreachable: `clusters/m1`: why m1");
     let ready = FleetStatus::of(&fleet("Synced", 3), [], &[]);
     assert_eq!(advice(&ready), None);
+}
+
+#[test]
+fn a_cluster_has_these_fields_in_json_in_this_order() {
+    let status = FleetStatus::of(&fleet("Synced", 3), &mixed(), &["m1".to_owned()]);
+    assert_eq!(
+        serde_json::to_string(&status.clusters[0]).expect("JSON"),
+        r#"{"name":"clusters/m1","fleet":"clusters/team-a","phase":"Synced","revision":3,"reason":"","message":"","nodes":{"total":2,"synced":1},"since":"2026-01-01T00:00:00Z"}"#
+    );
+}
+
+#[test]
+fn a_phase_has_its_color_its_place_and_its_count() {
+    use ClusterPhase::{
+        Blocked, Failed, Other, Pending, Removed, Removing, Synced, Syncing, Unreachable,
+    };
+    let (red, green, yellow) = (Some(Color::Red), Some(Color::Green), Some(Color::Yellow));
+    let cases = [
+        (Synced, green),
+        (Removed, green),
+        (Pending, None),
+        (Other, None),
+        (Syncing, yellow),
+        (Removing, yellow),
+        (Unreachable, Some(Color::Magenta)),
+        (Blocked, red),
+        (Failed, red),
+    ];
+    let row = |phase| ClusterRow {
+        name: "m".to_owned(),
+        phase,
+        ..ClusterRow::default()
+    };
+    let mut status = FleetStatus::of(&fleet("RollingOut", 3), [], &[]);
+    let colored = Layout {
+        color: true,
+        no_headers: true,
+        ..Layout::default()
+    };
+    for (phase, color) in cases {
+        status.clusters = vec![row(phase)];
+        let cell = columns(&["PHASE"], &[vec![phase.to_string()]], None, |_, _| color);
+        let (_, cell) = cell.split_once('\n').expect("a header and a row");
+        let text = render(&status, now(), colored, None);
+        let is_painted = text.contains('\x1b');
+        assert!(text.contains(cell), "{phase}: {text:?}");
+        assert_eq!(is_painted, color.is_some(), "{phase}: {text:?}");
+    }
+    status.clusters = cases.map(|(phase, _)| row(phase)).into();
+    status.fleet.counts = count(&status.clusters);
+    status.fleet.paused = true;
+    let low = Layout {
+        height: Some(5),
+        ..Layout::default()
+    };
+    assert_eq!(
+        render(&status, now(), low, None),
+        "\
+revision 3  1/9 clusters synced  1 failed  1 blocked  1 unreachable  paused
+CLUSTER   PHASE    REVISION   NODES   AGE   REASON
+m         Failed   0
+... and 8 more: 1 Blocked, 1 Unreachable, 1 Other, 1 Removing, 1 Syncing, 1 Pending, 1 Removed, 1 Synced
+"
+    );
+    let Counts {
+        progressing,
+        unsupported,
+        ..
+    } = status.fleet.counts;
+    assert_eq!((progressing, unsupported), (3, 0));
 }

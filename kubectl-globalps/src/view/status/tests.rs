@@ -1216,3 +1216,24 @@ fn a_failure_that_is_being_retried_stops_no_wait() {
         assert_eq!(matches!(found, Verdict::Stuck { .. }), stuck, "{sentence}");
     }
 }
+
+#[test]
+fn a_node_counts_by_its_phase() {
+    let phases = Phase::ALL.into_iter().chain([Phase::Other("New".into())]);
+    let row = |phase| Row {
+        phase,
+        ..Row::default()
+    };
+    let rows: Vec<Row> = phases.map(row).collect();
+    assert_eq!(
+        count(&rows),
+        Counts {
+            total: 11,
+            synced: 1,
+            progressing: 3,
+            failed: 4,
+            unreachable: 1,
+            unsupported: 1,
+        }
+    );
+}

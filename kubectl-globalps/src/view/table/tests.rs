@@ -1,6 +1,8 @@
 use globalps_core::api::Counts;
 
 use super::*;
+use crate::terminal::columns;
+use comfy_table::Color;
 
 fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().expect("a time")
@@ -373,4 +375,73 @@ fn a_change_has_its_target_revision_and_its_reasons_message() {
         let found = change(&row("n", phase, revision, reason), wanted);
         assert_eq!(found, expected);
     }
+}
+
+#[test]
+fn a_node_has_these_fields_in_json_in_this_order() {
+    assert_eq!(
+        serde_json::to_string(&row("node-1", Phase::Synced, 3, "")).expect("JSON"),
+        r#"{"name":"node-1","phase":"Synced","revision":3,"reason":"","message":"a sentence","since":"2026-01-01T00:00:00Z","delivery":"ConfigFile"}"#
+    );
+}
+
+#[test]
+fn a_phase_has_its_color_and_its_place_where_there_is_no_room_for_all() {
+    let (red, green, yellow) = (Some(Color::Red), Some(Color::Green), Some(Color::Yellow));
+    let cases = [
+        (Phase::Synced, green),
+        (Phase::Unsupported, None),
+        (Phase::Restored, green),
+        (Phase::Excluded, None),
+        (Phase::Pending, None),
+        (Phase::Unreachable, Some(Color::Magenta)),
+        (Phase::Other("Unheard".into()), None),
+        (Phase::Syncing, yellow),
+        (Phase::Restoring, yellow),
+        (Phase::Unreadable, red),
+        (Phase::RolledBack, red),
+        (Phase::ForeignOwner, red),
+        (Phase::Failed, red),
+    ];
+    let mut status = status();
+    let colored = Layout {
+        color: true,
+        no_headers: true,
+        ..Layout::default()
+    };
+    for (phase, color) in &cases {
+        status.nodes = vec![row("n", phase.clone(), 0, "")];
+        let cell = columns(&["PHASE"], &[vec![phase.to_string()]], None, |_, _| *color);
+        let (_, cell) = cell.split_once('\n').expect("a header and a row");
+        let text = shown(&status, colored);
+        let is_painted = text.contains('\x1b');
+        assert!(text.contains(cell), "{phase}: {text:?}");
+        assert_eq!(is_painted, color.is_some(), "{phase}: {text:?}");
+    }
+    status.nodes = cases.map(|(phase, _)| row("n", phase, 0, "")).into();
+    let low = Layout {
+        height: Some(5),
+        ..Layout::default()
+    };
+    assert_eq!(
+        shown(&status, low),
+        "\
+revision 3  1/3 nodes synced  1 failed
+NODE   PHASE        REVISION   AGE   REASON
+n      Unreadable   0          10m
+... and 12 more: 1 Failed, 1 ForeignOwner, 1 RolledBack, 1 Restoring, 1 Syncing, 1 Unheard, 1 Unreachable, 1 Pending, 1 Excluded, 1 Restored, 1 Synced, 1 Unsupported
+"
+    );
+}
+
+#[test]
+fn the_headline_names_the_nodes_that_need_a_look() {
+    let mut status = status();
+    status.counts.unreachable = 2;
+    status.counts.unsupported = 1;
+    status.paused = true;
+    assert_eq!(
+        headline(&status),
+        "revision 3  1/3 nodes synced  1 failed  2 unreachable  1 unsupported  paused"
+    );
 }
