@@ -10,6 +10,7 @@ mod cluster;
 mod commands;
 mod credentials;
 mod error;
+mod follow;
 mod format;
 mod platform;
 mod registry;

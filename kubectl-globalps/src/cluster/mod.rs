@@ -5,6 +5,7 @@ pub(crate) mod client;
 mod clock;
 pub(crate) mod controller;
 pub(crate) mod facts;
+pub(crate) mod fleet;
 pub(crate) mod hypershift;
 pub(crate) mod installed;
 pub(crate) mod kubeconfig;

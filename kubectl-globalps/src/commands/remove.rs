@@ -19,13 +19,13 @@ use super::wait::{follow_if, may_wait};
 use crate::cli::{Connection, DryRun, Remove};
 use crate::cluster::{Cluster, Facts, must_watch, params};
 use crate::error::{Exit, Failure, Result};
+use crate::follow::skipped::Skipped;
 use crate::registry::name::registry_key;
 use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
 };
 use crate::secret::changes::{Change, InForce, changes, text_of_all};
 use crate::terminal::{Printer, confirm};
-use crate::view::skipped::Skipped;
 use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
 
 const HISTORY_GOES: &str = "when every node is restored, the history is deleted, so `undo` can't bring these credentials back; revisions start at 1 again";

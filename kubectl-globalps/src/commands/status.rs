@@ -15,10 +15,10 @@ use crate::cluster::{
     Cluster, Facts, Sight, hypershift, installed, must_watch, must_watch_if_known,
 };
 use crate::error::{Exit, Failure, Result};
+use crate::follow::live::Follow;
+use crate::follow::nodes::follow_some;
 use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::printer::{Printer, Stream};
-use crate::view::follow::follow_some;
-use crate::view::following::Follow;
 use crate::view::status::{
     ADD, FOLLOW, Goal, Health, STALE, SYNCERS, State, Status, Summary, advice, missing,
     of_credentials,

@@ -25,10 +25,10 @@ use crate::cli::{Connection, DryRun, Uninstall};
 use crate::cluster::facts::Sight;
 use crate::cluster::{Cluster, Facts, controller, must_watch_to_uninstall};
 use crate::error::{Exit, Failure, Result, allowed, or_absent};
+use crate::follow::live::Follow;
+use crate::follow::nodes::follow;
+use crate::follow::skipped::Skipped;
 use crate::terminal::{Printer, Stream, confirm, nodes};
-use crate::view::follow::follow;
-use crate::view::following::Follow;
-use crate::view::skipped::Skipped;
 use crate::view::status::{Goal, PAUSED, is_removal_held};
 
 /// Interval of checks whether an object is deleted.

@@ -8,10 +8,10 @@ use super::pull_secret::configuration;
 use crate::cli::{DryRun, Span, Wait};
 use crate::cluster::{Cluster, Facts, Program};
 use crate::error::{Exit, Failure, Result};
+use crate::follow::live::Follow;
+use crate::follow::nodes::follow;
+use crate::follow::running::Running;
 use crate::terminal::printer::Stream;
-use crate::view::follow::follow;
-use crate::view::following::Follow;
-use crate::view::running::Running;
 use crate::view::status::{Goal, PAUSED, is_restoring};
 
 /// A wait after a dry run would never end.

@@ -1,8 +1,6 @@
 //! From a `FleetPullSecret` and its `ClusterPullSecret`s to what a user sees: rows, counts and readiness. Pure.
 
 pub(crate) mod difference;
-pub(crate) mod facts;
-pub(crate) mod follow;
 pub(crate) mod join;
 pub(crate) mod table;
 pub(crate) mod verdict;
@@ -19,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use serde::Serialize;
 
+use crate::cluster::fleet::Facts;
 use crate::view::status::{ConditionRow, Status, condition_row, rfc3339};
 
 /// Whether the hub writes nothing into the cluster for this reason, whatever the cluster's state.
@@ -159,6 +158,17 @@ impl Overview {
 /// Whether there is one, and each one is ready.
 pub(crate) fn is_ready(all: &[FleetStatus]) -> bool {
     !all.is_empty() && all.iter().all(|status| status.fleet.ready)
+}
+
+impl Facts {
+    /// By name.
+    pub(crate) fn statuses(&self) -> Vec<FleetStatus> {
+        let one = |fleet: &FleetPullSecret| {
+            let objects = self.objects.iter().map(|(_, object)| object);
+            FleetStatus::of(fleet, objects, &self.scope.clusters)
+        };
+        self.fleets.iter().map(|(_, fleet)| one(fleet)).collect()
+    }
 }
 
 impl FleetStatus {

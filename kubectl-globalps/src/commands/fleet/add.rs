@@ -14,12 +14,12 @@ use super::super::pull_secret;
 use super::super::wait::may_wait;
 use super::wait::{follow_if, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
+use crate::cluster::fleet::of_hub;
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{Login, Outcome, config_of, may_change, with_logins};
 use crate::secret::changes::{InForce, changes, text};
 use crate::terminal::printer::Printer;
-use crate::view::fleet::facts::of_hub;
 use crate::view::fleet::title;
 use crate::view::fleet::verdict::{Goal, command};
 

@@ -11,6 +11,7 @@ use super::status::missing;
 use super::undo::own_revision;
 use crate::cli::{Connection, FleetDiff};
 use crate::cluster::client::Cluster;
+use crate::cluster::fleet::{Facts, Scope};
 use crate::credentials::file::read;
 use crate::credentials::manifest::proposed;
 use crate::error::{Exit, Failure, Result};
@@ -18,7 +19,6 @@ use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{InForce, changes, sides, text};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::difference::{ClusterDifference, Difference};
-use crate::view::fleet::facts::{Facts, Scope};
 use crate::view::fleet::verdict::command;
 use crate::view::fleet::{ClusterRow, title};
 

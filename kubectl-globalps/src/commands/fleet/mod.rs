@@ -19,9 +19,9 @@ use globalps_core::api::ClusterPhase;
 use crate::cli::completion::{Choice, Live};
 use crate::cli::{Connection, Fleet, FleetCommand};
 use crate::cluster::client::Cluster;
+use crate::cluster::fleet::{Facts, Scope};
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
-use crate::view::fleet::facts::{Facts, Scope};
 use crate::view::fleet::{ClusterRow, FleetStatus};
 
 pub(super) async fn run(args: &Fleet, flags: &Connection, printer: &Printer) -> Result<Exit> {

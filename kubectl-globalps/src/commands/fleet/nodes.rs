@@ -5,13 +5,13 @@ use super::super::status::{advise, show, with_health};
 use super::member;
 use super::status::{missing, print};
 use crate::cli::{Connection, FleetStatus as Args, Form};
+use crate::cluster::fleet::{Facts as FleetFacts, Scope};
 use crate::cluster::{Cluster, Facts, facts};
 use crate::error::{Exit, Failure, Result};
+use crate::follow::live::Follow;
+use crate::follow::nodes::follow_some;
 use crate::terminal::printer::Printer;
-use crate::view::fleet::facts::{Facts as FleetFacts, Scope};
 use crate::view::fleet::{ClusterRow, FleetStatus};
-use crate::view::follow::follow_some;
-use crate::view::following::Follow;
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let how = Output::new(&args.output, args.no_headers);

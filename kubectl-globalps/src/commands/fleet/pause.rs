@@ -6,9 +6,9 @@ use super::super::pause::{report, set_paused};
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetPause, FleetResume};
 use crate::cluster::client::Cluster;
+use crate::cluster::fleet::find;
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
-use crate::view::fleet::facts::find;
 use crate::view::fleet::title;
 use crate::view::fleet::verdict::{Goal, command};
 

@@ -5,10 +5,10 @@ use globalps_core::api::{ClusterPhase, DeletionPolicy, FleetPullSecret};
 use super::super::attempts::{ATTEMPTS, pause};
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetRemove};
+use crate::cluster::fleet::{Facts, Scope, find};
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::{Printer, confirm};
-use crate::view::fleet::facts::{Facts, Scope, find};
 use crate::view::fleet::verdict::{Goal, clusters, command};
 use crate::view::fleet::{FleetStatus, title};
 

@@ -4,13 +4,14 @@ use super::super::output::{Output, may_watch};
 use super::wait::taken_up;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
+use crate::cluster::fleet::{Facts, Scope};
 use crate::error::{Exit, Failure, Result};
+use crate::follow::clusters::follow;
+use crate::follow::live::Follow;
 use crate::terminal::printer::{Printer, Stream};
-use crate::view::fleet::facts::{Facts, Scope};
-use crate::view::fleet::follow::{follow, text};
+use crate::view::fleet::table::text;
 use crate::view::fleet::verdict::{Goal, advice};
 use crate::view::fleet::{FleetStatus, Overview, is_named, is_ready};
-use crate::view::following::Follow;
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;

@@ -14,12 +14,12 @@ use super::wait::{follow_if, taken_up};
 use crate::cli::completion::Choice;
 use crate::cli::{Connection, DryRun, FleetUndo};
 use crate::cluster::client::Cluster;
+use crate::cluster::fleet::find;
 use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{may_change_of, refuse_deleted, valid_in};
 use crate::secret::changes::{InForce, changes, text_of_all};
 use crate::secret::history::Revision;
 use crate::terminal::printer::Printer;
-use crate::view::fleet::facts::find;
 use crate::view::fleet::verdict::Goal;
 
 pub(super) async fn run(args: &FleetUndo, flags: &Connection, printer: &Printer) -> Result<Exit> {

@@ -5,13 +5,13 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::super::wait::until_reported;
 use crate::cli::{FleetWait, Span};
+use crate::cluster::fleet::{Scope, find};
 use crate::cluster::{Cluster, Program};
 use crate::error::{Exit, Result};
+use crate::follow::clusters::follow;
+use crate::follow::live::Follow;
 use crate::terminal::printer::Stream;
-use crate::view::fleet::facts::{Scope, find};
-use crate::view::fleet::follow::follow;
 use crate::view::fleet::verdict::Goal;
-use crate::view::following::Follow;
 
 /// Follows the rollout where that was asked for, and else says how to.
 pub(super) async fn follow_if(

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use super::verdict::{Advice, clusters};
 use super::{ClusterRow, FleetStatus};
+use crate::cluster::fleet::Scope;
 use crate::terminal::layout::{Layout, age, laid_out_by};
 use crate::view::table::{advised, fitting, more, room};
 
@@ -35,6 +36,21 @@ pub(crate) fn headline(status: &FleetStatus) -> String {
         line.push_str("  paused");
     }
     line
+}
+
+/// The clusters of the one that was named, else a line for each one.
+pub(crate) fn text(
+    all: &[FleetStatus],
+    scope: &Scope,
+    now: Timestamp,
+    layout: Layout,
+    advice: Option<&Advice>,
+) -> String {
+    match all {
+        [status] if scope.fleet.is_some() => render(status, now, layout, advice),
+        [] => "no FleetPullSecret\n".to_owned(),
+        all => overview(all, now, layout, scope.all_namespaces) + "\n",
+    }
 }
 
 /// Headline and clusters, those that need a look first. `advice`: what is the matter, and what to do.

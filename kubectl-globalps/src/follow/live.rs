@@ -8,11 +8,11 @@ use globalps_runtime::list_watch::BACKOFF;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::outage::{self, Outage};
 use crate::cli::Span;
 use crate::cluster::facts::{Signal, Signals, Update};
 use crate::error::Result;
 use crate::terminal::{Frame, Layout, Printer, Stream, is_terminal, line, terminal_size, wrap};
-use crate::view::outage::{self, Outage};
 
 /// Changes that arrive together are shown together.
 const REDRAW_AFTER: Duration = Duration::from_millis(80);

@@ -3,15 +3,15 @@
 use globalps_core::names;
 use jiff::Timestamp;
 
+use super::live::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};
+use super::outage;
+use super::running::Running;
+use super::skipped::Skipped;
 use crate::cluster::facts::{Scope, watch_global, watch_secret};
 use crate::cluster::syncers::look;
 use crate::cluster::{Cluster, Facts, Program};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::layout::nodes;
-use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};
-use crate::view::outage;
-use crate::view::running::Running;
-use crate::view::skipped::Skipped;
 use crate::view::status::{
     About, FOLLOW, Goal, Row, SKIP, SYNCERS, Status, Verdict, advice, is_stale, verdict,
 };

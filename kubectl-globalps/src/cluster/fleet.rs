@@ -9,8 +9,7 @@ use kube::api::{ListParams, ObjectMeta};
 use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
 
-use super::FleetStatus;
-use crate::cluster::Cluster;
+use crate::cluster::client::Cluster;
 use crate::cluster::facts::{Kind, Signals, Store, pages, watch_kind};
 use crate::error::{Failure, Result};
 
@@ -64,15 +63,6 @@ impl Facts {
         facts.objects = list(cluster, "ClusterPullSecrets", facts.is_wide).await?;
         Ok(facts)
     }
-
-    /// By name.
-    pub(crate) fn statuses(&self) -> Vec<FleetStatus> {
-        let one = |fleet: &FleetPullSecret| {
-            let objects = self.objects.iter().map(|(_, object)| object);
-            FleetStatus::of(fleet, objects, &self.scope.clusters)
-        };
-        self.fleets.iter().map(|(_, fleet)| one(fleet)).collect()
-    }
 }
 
 pub(crate) fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
@@ -120,7 +110,7 @@ where
 }
 
 /// `name`: of the only one.
-pub(super) fn watch<'a, K>(
+pub(crate) fn watch<'a, K>(
     cluster: &'a Cluster<'a>,
     doing: &'static str,
     all_namespaces: bool,

@@ -3,15 +3,14 @@
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use jiff::Timestamp;
 
-use super::facts::{Facts, Scope, watch};
-use super::verdict::{Advice, Goal, Verdict, advice, command, is_stale, verdict};
-use super::{FleetStatus, is_ready, table};
+use super::live::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};
+use super::outage;
+use super::running::Running;
+use crate::cluster::fleet::{Facts, Scope, watch};
 use crate::cluster::{Cluster, Program};
 use crate::error::{Exit, Failure, Result};
-use crate::terminal::layout::Layout;
-use crate::view::following::{Changes, Follow, Interrupt, Pauses, Screen, Woken, changes, first};
-use crate::view::outage;
-use crate::view::running::Running;
+use crate::view::fleet::verdict::{Advice, Goal, Verdict, advice, command, is_stale, verdict};
+use crate::view::fleet::{FleetStatus, is_ready, table};
 
 /// Follows until the goal is reached (`Done`), or until Ctrl-C. A goal that can't be reached, or not in time, is a
 /// [`Failure`] that says no.
@@ -143,7 +142,7 @@ impl<'a> View<'a> {
             let advice = all.first().and_then(news).filter(|_| self.is_watch);
             let scope = &self.scope;
             let screen = &mut self.screen;
-            screen.draw(|layout| text(all, scope, now, layout, advice.as_ref()));
+            screen.draw(|layout| table::text(all, scope, now, layout, advice.as_ref()));
             return;
         }
         for line in table::changes(&self.shown, all) {
@@ -165,19 +164,4 @@ impl<'a> View<'a> {
 /// Advice that is more than how to follow the rollout.
 fn news(status: &FleetStatus) -> Option<Advice> {
     advice(status).filter(|(_, hint)| !hint.starts_with("follow it"))
-}
-
-/// The clusters of the one that was named, else a line for each one.
-pub(crate) fn text(
-    all: &[FleetStatus],
-    scope: &Scope,
-    now: Timestamp,
-    layout: Layout,
-    advice: Option<&Advice>,
-) -> String {
-    match all {
-        [status] if scope.fleet.is_some() => table::render(status, now, layout, advice),
-        [] => "no FleetPullSecret\n".to_owned(),
-        all => table::overview(all, now, layout, scope.all_namespaces) + "\n",
-    }
 }
