@@ -9,6 +9,7 @@ pub(crate) mod fleet;
 pub(crate) mod hypershift;
 pub(crate) mod installed;
 pub(crate) mod kubeconfig;
+pub(crate) mod member;
 pub(crate) mod namespaces;
 mod overrides;
 pub(crate) mod params;

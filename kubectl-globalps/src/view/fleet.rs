@@ -1,7 +1,6 @@
 //! From a `FleetPullSecret` and its `ClusterPullSecret`s to what a user sees: rows, counts and readiness. Pure.
 
 pub(crate) mod difference;
-pub(crate) mod join;
 pub(crate) mod table;
 pub(crate) mod verdict;
 

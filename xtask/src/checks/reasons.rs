@@ -14,7 +14,7 @@ const GUIDE: &str = "docs/troubleshooting.md";
 
 /// Literals that are codes of the catalogue and mean something else: phases and states, types of conditions, answers of the API
 /// server, the state of a pod, words in the texts of errors.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 11] = [
     "controller/src/objects/pods.rs",
     "controller/src/remote/unreachable.rs",
     "crates/core/src/api/cluster.rs",
@@ -25,7 +25,6 @@ const OTHERS: [&str; 12] = [
     "crates/manifests/src/policy.rs",
     "kubectl-globalps/src/cluster/client.rs",
     "kubectl-globalps/src/cluster/namespaces/rows.rs",
-    "kubectl-globalps/src/view/fleet/join.rs",
     "syncer/src/node/file.rs",
 ];
 

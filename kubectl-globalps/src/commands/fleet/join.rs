@@ -5,6 +5,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use globalps_core::names;
+use globalps_manifests::{HUB_TOKEN_SECRET, hub_member, hub_registration};
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::config::{Cluster as Server, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config, ResourceExt as _};
@@ -14,12 +15,10 @@ use tokio::time::Instant;
 use super::super::objects::{Object, apply};
 use crate::cli::{Connection, DryRun, FleetJoin};
 use crate::cluster::client::Cluster;
+use crate::cluster::member::{Access, is_loopback, kubeconfig, server_of};
 use crate::error::{Exit, Failure, Result, without_user};
 use crate::secret::additional::data_of;
 use crate::terminal::printer::Printer;
-use crate::view::fleet::join::{
-    Access, TOKEN_SECRET, is_loopback, kubeconfig, objects, registration, server_of,
-};
 
 /// How long the member may take to issue the token, and to let it in.
 const ISSUE: Duration = Duration::from_secs(30);
@@ -49,7 +48,7 @@ pub(super) async fn run(args: &FleetJoin, flags: &Connection, printer: &Printer)
     }
     may_register(&hub, &args.member, args.dry_run).await?;
     let how = args.dry_run.suffix();
-    for object in objects().into_iter().map(Object::of) {
+    for object in hub_member().into_iter().map(Object::of) {
         if args.dry_run != DryRun::Client && !put(&member, &object, args.dry_run).await? {
             continue;
         }
@@ -70,7 +69,7 @@ pub(super) async fn run(args: &FleetJoin, flags: &Connection, printer: &Printer)
         }
         _ => Value::Null,
     };
-    let secret = registration(&hub.namespace, &args.member, &args.labels, &config);
+    let secret = hub_registration(&hub.namespace, &args.member, &args.labels, &config);
     let secret = Object::of(secret);
     if args.dry_run != DryRun::Client {
         apply(&hub, &secret, args.dry_run == DryRun::Server).await?;
@@ -188,10 +187,10 @@ async fn put(member: &Cluster<'_>, object: &Object, dry_run: DryRun) -> Result<b
 /// The token, once the member's controller manager has issued it, and the cluster's certificate authority.
 async fn token(member: &Cluster<'_>) -> Result<(String, Vec<u8>)> {
     let api = member.api::<Secret>();
-    let doing = format!("get Secret `{}/{TOKEN_SECRET}`", member.namespace);
+    let doing = format!("get Secret `{}/{HUB_TOKEN_SECRET}`", member.namespace);
     let deadline = Instant::now() + ISSUE;
     loop {
-        let secret = member.call(&doing, api.get(TOKEN_SECRET)).await?;
+        let secret = member.call(&doing, api.get(HUB_TOKEN_SECRET)).await?;
         let token = data_of(&secret, "token").and_then(|it| std::str::from_utf8(it).ok());
         if let Some(token) = token.filter(|token| !token.is_empty()) {
             let authority = data_of(&secret, "ca.crt").unwrap_or_default();
@@ -200,7 +199,7 @@ async fn token(member: &Cluster<'_>) -> Result<(String, Vec<u8>)> {
         if Instant::now() >= deadline {
             return Err(Failure::new(
                 format!(
-                    "the member issued no token for Secret `{}/{TOKEN_SECRET}` within {} s",
+                    "the member issued no token for Secret `{}/{HUB_TOKEN_SECRET}` within {} s",
                     member.namespace,
                     ISSUE.as_secs()
                 ),
