@@ -1,7 +1,7 @@
 //! The cluster's namespaces, and what delivery left in them. Secrets are read without their content.
 
 mod affected;
-mod rows;
+mod content;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::cluster::facts::{metadata_pages, pages};
 use crate::error::Result;
 
 pub(crate) use affected::{Affected, Who, affected};
-pub(crate) use rows::{InForce, NamespaceRow, SecretSeen, Snapshot, rows, table};
+pub(crate) use content::{InForce, SecretSeen};
 
 /// What matters of a Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

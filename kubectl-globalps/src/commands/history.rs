@@ -10,8 +10,9 @@ use crate::cluster::facts::was_additional_rolled_out;
 use crate::cluster::{Cluster, must_watch};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::changes::{InForce, text};
-use crate::secret::history::{History, Progress, Revision, sorted};
+use crate::secret::history::{Revision, sorted};
 use crate::terminal::printer::Printer;
+use crate::view::history::{History, Progress};
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;

@@ -14,8 +14,8 @@ use crate::cluster::{Cluster, Sight, must_watch, node_secrets};
 use crate::error::{Exit, Failure, Result, allowed};
 use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::sorted;
-use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::printer::Printer;
+use crate::view::listing::{Listing, Snapshot};
 use crate::view::status::NO_CONFIGURATION;
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {

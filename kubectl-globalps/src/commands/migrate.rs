@@ -18,10 +18,9 @@ use crate::cli::{Connection, DryRun, Migrate, Tool};
 use crate::cluster::namespaces::is_ours;
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
-use crate::secret::migration::{
-    MOST, PATCHER, Step, account, refusal, step, table, without_reference,
-};
+use crate::secret::migration::{MOST, PATCHER, Step, account, refusal, step, without_reference};
 use crate::terminal::{Printer, confirm, few, number};
+use crate::view::migration::table;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 

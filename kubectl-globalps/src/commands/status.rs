@@ -17,8 +17,9 @@ use crate::cluster::{
 use crate::error::{Exit, Failure, Result};
 use crate::follow::live::Follow;
 use crate::follow::nodes::follow_some;
-use crate::secret::listing::{Listing, Snapshot};
 use crate::terminal::printer::{Printer, Stream};
+use crate::view::hypershift::Seen;
+use crate::view::listing::{Listing, Snapshot};
 use crate::view::status::{
     ADD, FOLLOW, Goal, Health, STALE, SYNCERS, State, Status, Summary, advice, missing,
     of_credentials,
@@ -69,9 +70,9 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
 pub(super) async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit> {
     let facts = Facts::observe_some(cluster, scope).await?;
     if !facts.installed
-        && let Some(seen) = hypershift::look(cluster).await?
+        && let Some(found) = hypershift::look(cluster).await?
     {
-        return seen.show(cluster.printer(), how.format);
+        return of_hypershift(cluster.printer(), &Seen::of(found), how.format);
     }
     let now = cluster.now();
     let status = with_health(cluster, &facts, now).await?;
@@ -84,6 +85,15 @@ pub(super) async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -
             .hint("`-o wide` shows the message of each reason");
     }
     Ok(exit)
+}
+
+fn of_hypershift(printer: &Printer, seen: &Seen, format: &Form) -> Result<Exit> {
+    printer.print(format, ("the status", seen), seen.names(), || {
+        printer.data(&seen.text());
+    })?;
+    printer.note("this cluster runs HyperShift's own syncer: the state of its pods is shown; whether a node's file is written, and whether its kubelet uses it, is unknown");
+    printer.hint("the log of a node's pod says more; globalps itself is not installed here, see `kubectl globalps install --help`");
+    Ok(Exit::No)
 }
 
 /// Also whether controller and syncers run.

@@ -9,10 +9,9 @@ use super::output::Output;
 use super::pull_secret;
 use crate::cli::Status as Args;
 use crate::cluster::Cluster;
-use crate::cluster::namespaces::{
-    InForce, NamespaceRow, Snapshot, namespaces, rows, secrets, table,
-};
+use crate::cluster::namespaces::{InForce, namespaces, secrets};
 use crate::error::{Exit, Failure, Result, allowed};
+use crate::view::namespaces::{NamespaceRow, Snapshot, rows, table};
 
 /// `status --namespaces -o json`: scripts rely on its shape.
 #[derive(Serialize)]

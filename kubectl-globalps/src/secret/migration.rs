@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 
 use crate::error::Failure;
-use crate::terminal::{columns, few, number};
+use crate::terminal::{few, number};
 
 /// Part of the image's name by which its Deployment is found, and value of the annotation of its Secrets.
 pub(crate) const PATCHER: &str = "imagepullsecret-patcher";
@@ -219,41 +219,6 @@ pub(crate) fn without_reference(account: &ServiceAccount, name: &str) -> Patch {
         operations.push(PatchOperation::Remove(RemoveOperation { path }));
     }
     Patch(operations)
-}
-
-/// A line for each namespace.
-pub(crate) fn table(
-    places: &BTreeMap<String, Place>,
-    steps: &BTreeMap<String, Step>,
-    secret_name: &str,
-) -> String {
-    const HEADER: [&str; 5] = [
-        "NAMESPACE",
-        "GLOBALPS",
-        "SECRET",
-        "SERVICE ACCOUNTS",
-        "STAYS",
-    ];
-    let row = |(name, place): (&String, &Place)| {
-        let step = steps.get(name).cloned().unwrap_or_default();
-        let ours = match (place.is_selected, place.is_synced) {
-            (false, _) => "not selected",
-            (true, true) => "in force",
-            (true, false) => "not in force",
-        };
-        let secret = match (&place.old, step.deletes) {
-            (None, _) => "none".to_owned(),
-            (Some(_), true) => format!("delete {secret_name}"),
-            (Some(_), false) => format!("keep {secret_name}"),
-        };
-        let accounts = match step.accounts.as_slice() {
-            [] => "none".to_owned(),
-            accounts => format!("detach {}", accounts.join(", ")),
-        };
-        vec![name.clone(), ours.to_owned(), secret, accounts, step.stays]
-    };
-    let rows: Vec<Vec<String>> = places.iter().map(row).collect();
-    columns(&HEADER, &rows, None, |_, _| None)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ pub(crate) mod changes;
 pub(crate) mod effects;
 pub(crate) mod findings;
 pub(crate) mod history;
-pub(crate) mod listing;
 pub(crate) mod migration;
 pub(crate) mod pace;
 pub(crate) mod pull;

@@ -2,6 +2,11 @@
 
 pub(crate) mod check;
 pub(crate) mod fleet;
+pub(crate) mod history;
+pub(crate) mod hypershift;
+pub(crate) mod listing;
+pub(crate) mod migration;
+pub(crate) mod namespaces;
 pub(crate) mod old;
 pub(crate) mod owner;
 pub(crate) mod status;

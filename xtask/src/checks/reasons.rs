@@ -24,7 +24,7 @@ const OTHERS: [&str; 11] = [
     "crates/core/src/api/source.rs",
     "crates/manifests/src/policy.rs",
     "kubectl-globalps/src/cluster/client.rs",
-    "kubectl-globalps/src/cluster/namespaces/rows.rs",
+    "kubectl-globalps/src/view/namespaces.rs",
     "syncer/src/node/file.rs",
 ];
 

@@ -189,29 +189,3 @@ fn the_patcher_is_found_by_its_image_and_names_its_secrets() {
         assert_eq!(named_by(&found).as_deref(), name);
     }
 }
-
-#[test]
-fn the_plan_has_a_line_for_each_namespace() {
-    let places: BTreeMap<String, Place> = [
-        ("a".to_owned(), place()),
-        (
-            "kube-system".to_owned(),
-            Place {
-                is_selected: false,
-                is_synced: false,
-                ..place()
-            },
-        ),
-    ]
-    .into();
-    let steps = places
-        .iter()
-        .map(|(name, place)| (name.clone(), step(place, Attach::Admission, false)));
-    assert_eq!(
-            table(&places, &steps.collect(), SECRET_NAME),
-            "\
-NAMESPACE     GLOBALPS       SECRET                     SERVICE ACCOUNTS   STAYS
-a             in force       delete image-pull-secret   detach default
-kube-system   not selected   keep image-pull-secret     none               globalps does not select the namespace"
-        );
-}

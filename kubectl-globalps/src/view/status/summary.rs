@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::rows::rfc3339;
 use crate::cluster::facts::Changed;
-use crate::secret::listing::Listing;
 use crate::terminal::{age, few};
+use crate::view::listing::Listing;
 
 /// Registries that are named; of the others, the number.
 const NAMED: usize = 5;
