@@ -5,12 +5,13 @@ use std::fmt::Debug;
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::decode::Item;
 use globalps_runtime::list_events::one;
+use k8s_openapi::NamespaceResourceScope;
 use kube::api::{ListParams, ObjectMeta};
-use kube::core::Request;
 use kube::{Api, Resource, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
-use crate::cluster::facts::{Kind, Signals, Store, pages, watch_kind};
+use crate::cluster::facts::{Kind, Signals, Store, watch_kind};
+use crate::cluster::namespaces::each;
 use crate::error::{Failure, Result};
 
 /// Which of them are of interest.
@@ -50,7 +51,7 @@ impl Facts {
         };
         if let Some(name) = &facts.scope.fleet {
             let fleet = find(cluster, name).await?;
-            facts.fleets.insert(key(&fleet), fleet);
+            facts.fleets.insert(key(&fleet.metadata), fleet);
         } else {
             let all = facts.scope.all_namespaces;
             facts.fleets = list(cluster, "FleetPullSecrets", all).await?;
@@ -65,11 +66,7 @@ impl Facts {
     }
 }
 
-pub(crate) fn key<K: Resource<DynamicType = ()>>(object: &K) -> String {
-    key_of(object.meta())
-}
-
-fn key_of(metadata: &ObjectMeta) -> String {
+fn key(metadata: &ObjectMeta) -> String {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     format!("{}/{}", text(&metadata.namespace), text(&metadata.name))
 }
@@ -77,7 +74,7 @@ fn key_of(metadata: &ObjectMeta) -> String {
 /// Of this namespace, or of all.
 fn api<K>(cluster: &Cluster<'_>, all_namespaces: bool) -> Api<K>
 where
-    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>,
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
     if all_namespaces {
         Api::all(cluster.client.clone())
@@ -88,12 +85,11 @@ where
 
 async fn list<K>(cluster: &Cluster<'_>, kinds: &str, all_namespaces: bool) -> Result<Store<K>>
 where
-    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + serde::de::DeserializeOwned
         + Clone,
 {
     let api: Api<K> = api(cluster, all_namespaces);
-    let request = Request::new(api.resource_url());
     let mut store = Store::default();
     let place = if all_namespaces {
         String::new()
@@ -101,10 +97,8 @@ where
         format!(" of namespace `{}`", cluster.namespace)
     };
     let doing = format!("list the {kinds}{place}");
-    let params = ListParams::default();
-    let listed = pages(cluster, &doing, &request, params, |object: K| {
-        store.insert(key(&object), object);
-    });
+    let keep = |object: K| store.insert(key(object.meta()), object);
+    let listed = each(cluster, &api, ListParams::default(), &doing, keep);
     listed.await.map_err(of_hub)?;
     Ok(store)
 }
@@ -117,7 +111,7 @@ pub(crate) fn watch<'a, K>(
     name: Option<String>,
 ) -> Signals<'a, K>
 where
-    K: Resource<Scope = k8s_openapi::NamespaceResourceScope, DynamicType = ()>
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + serde::de::DeserializeOwned
         + Clone
         + Debug
@@ -129,7 +123,7 @@ where
         api: api(cluster, all_namespaces),
         params: name.map_or_else(ListParams::default, |name| one(&name)),
         listed: None,
-        key: key_of,
+        key,
         keep: Result::ok,
     };
     watch_kind(cluster, kind)
@@ -158,12 +152,8 @@ pub(crate) async fn find(cluster: &Cluster<'_>, name: &str) -> Result<FleetPullS
         }
         None => "`kubectl globalps fleet status -A` shows all of them".to_owned(),
     };
-    Err(absent(&cluster.namespace, name, hint))
-}
-
-pub(crate) fn absent(namespace: &str, name: &str, hint: impl Into<String>) -> Failure {
-    let message = format!("there is no FleetPullSecret `{namespace}/{name}`");
-    Failure::not_found(message, hint)
+    let message = format!("there is no FleetPullSecret `{}/{name}`", cluster.namespace);
+    Err(Failure::not_found(message, hint))
 }
 
 /// The custom resources of the hub are missing.

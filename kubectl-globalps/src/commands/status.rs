@@ -50,17 +50,26 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
     }
     let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
     let waited = follow_some(&cluster, wait, scope.clone()).await;
-    // On a terminal the last frame is the result; elsewhere it is still to be printed, whatever came of the wait.
-    if wait.stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
+    after(wait.stream, waited, async || {
         let now = cluster.now();
-        let status = match Facts::observe_some(&cluster, scope).await {
-            Ok(facts) => with_health(&cluster, &facts, now).await,
-            Err(failure) => Err(failure),
-        };
-        match status {
+        let facts = Facts::observe_some(&cluster, scope).await?;
+        let status = with_health(&cluster, &facts, now).await?;
+        print(printer, &status, now, how).map(drop)
+    })
+    .await
+}
+
+/// On a terminal the last frame of a wait is the result; elsewhere it is still to be printed, whatever came of the wait.
+pub(super) async fn after(
+    stream: Stream,
+    waited: Result<Exit>,
+    print: impl AsyncFnOnce() -> Result<()>,
+) -> Result<Exit> {
+    if stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
+        match print().await {
             // The wait has named the outage.
             Err(failure) if waited.is_err() && failure.may_pass() => {}
-            status => drop(print(printer, &status?, now, how)?),
+            printed => printed?,
         }
     }
     waited

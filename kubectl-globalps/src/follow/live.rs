@@ -12,7 +12,8 @@ use super::outage::{self, Outage};
 use crate::cli::Span;
 use crate::cluster::facts::{Signal, Signals, Update};
 use crate::error::Result;
-use crate::terminal::{Frame, Layout, Printer, Stream, is_terminal, line, terminal_size, wrap};
+use crate::terminal::{Frame, Layout, Printer, Stream, is_terminal, terminal_size};
+use crate::view::members::fitting;
 
 /// Changes that arrive together are shown together.
 const REDRAW_AFTER: Duration = Duration::from_millis(80);
@@ -213,7 +214,7 @@ pub(crate) async fn first<F, G>(
                 outage.lost(0, failure, now);
                 pause = backoff.pause();
                 screen.outage(outage.notice(now));
-                screen.draw(|_| String::new());
+                screen.show(&[]);
             }
             found => {
                 screen.outage(None);
@@ -245,7 +246,7 @@ impl<'a> Screen<'a> {
 
     /// The table shows it as long as it lasts; elsewhere its beginning and its end are a line each.
     pub(crate) fn outage(&mut self, outage: Option<String>) {
-        if !self.is_terminal() {
+        if self.frame.is_none() {
             match (&self.outage, &outage) {
                 (None, Some(outage)) => self.printer.note(outage),
                 (Some(_), None) => self.printer.note(BACK),
@@ -255,36 +256,47 @@ impl<'a> Screen<'a> {
         self.outage = outage;
     }
 
-    pub(crate) fn is_terminal(&self) -> bool {
-        self.frame.is_some()
-    }
-
-    /// On a terminal only.
-    pub(crate) fn draw(&mut self, render: impl FnOnce(Layout) -> String) {
-        let Some(frame) = &mut self.frame else {
-            return;
-        };
+    /// Of the terminal, without the lines that say that the cluster can't be reached; `None`: not on a terminal.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        self.frame.as_ref()?;
         let (height, width) = terminal_size(self.stream).unzip();
-        let notice = self.outage.as_deref().unwrap_or_default();
-        let notice = match width {
-            Some(width) => wrap(&line(notice), width.into()),
-            None => vec![line(notice).into_owned()],
-        };
-        let notice: Vec<String> = notice.into_iter().filter(|it| !it.is_empty()).collect();
-        let taken = u16::try_from(notice.len()).unwrap_or(u16::MAX);
-        let text = render(Layout {
+        let taken = u16::try_from(self.notice().len()).unwrap_or(u16::MAX);
+        Some(Layout {
             width,
             height: height.map(|height| height.saturating_sub(taken)),
             color: self.printer.has_color(self.stream),
             live: true,
             ..Layout::default()
-        });
-        let text = text.trim_end_matches('\n').to_owned() + "\n" + &notice.join("\n");
+        })
+    }
+
+    /// Redraws the terminal, or prints lines.
+    pub(crate) fn show(&mut self, text: &[String]) {
+        let notice = self.notice().join("\n");
+        let Some(frame) = &mut self.frame else {
+            return self.lines(text);
+        };
+        let text = text.concat().trim_end_matches('\n').to_owned() + "\n" + &notice;
         frame.draw(text.trim_start_matches('\n'));
     }
 
-    pub(crate) fn line(&self, line: &str) {
-        self.printer.line(self.stream, line);
+    fn notice(&self) -> Vec<String> {
+        let width = terminal_size(self.stream).map(|(_, width)| width.into());
+        let notice = fitting(self.outage.as_deref().unwrap_or_default(), width);
+        notice.into_iter().filter(|it| !it.is_empty()).collect()
+    }
+
+    fn lines(&self, lines: &[String]) {
+        for line in lines {
+            self.printer.line(self.stream, line);
+        }
+    }
+
+    /// The last lines, which the table on a terminal has already.
+    pub(crate) fn end(&self, lines: &[String]) {
+        if self.frame.is_none() {
+            self.lines(lines);
+        }
     }
 
     /// Nobody reads it any more.

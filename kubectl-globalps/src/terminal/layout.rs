@@ -43,7 +43,7 @@ pub(crate) fn few<S: AsRef<str>>(names: &[S], most: usize) -> String {
 }
 
 /// Columns that fit where they are redrawn, without their header where nobody wants it.
-pub(crate) fn laid_out(
+fn laid_out(
     header: &[&str],
     rows: &[Vec<String>],
     layout: Layout,
@@ -55,6 +55,16 @@ pub(crate) fn laid_out(
         Some((_, rows)) if layout.no_headers => rows.to_owned(),
         _ => text,
     }
+}
+
+/// As [`laid_out`], without colors.
+pub(crate) fn uncolored<const N: usize>(
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    layout: Layout,
+) -> String {
+    let rows: Vec<Vec<String>> = rows.into_iter().map(Vec::from).collect();
+    laid_out(&header, &rows, layout, |_, _| None)
 }
 
 /// As [`laid_out`], with a cell for each row and title.
@@ -82,6 +92,18 @@ pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
         7200..172_800 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
     }
+}
+
+/// Empty where the time is unknown.
+pub(crate) fn age_of(since: Option<Timestamp>, now: Timestamp) -> String {
+    since.map_or(String::new(), |since| age(since, now))
+}
+
+/// In seconds, UTC; empty where the time is unknown.
+pub(crate) fn rfc3339(time: Option<Timestamp>) -> String {
+    time.map_or(String::new(), |time| {
+        time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    })
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ pub(crate) mod layout;
 pub(crate) mod printer;
 pub(crate) mod prompt;
 
-pub(crate) use columns::{columns, cut, natural_width, wrap, wrap_sentences};
+pub(crate) use columns::{cut, natural_width, wrap, wrap_sentences};
 pub(crate) use escapes::{line, plain};
-pub(crate) use layout::{Layout, age, few, laid_out, nodes, number};
+pub(crate) use layout::{Layout, age_of, few, nodes, number, uncolored};
 pub(crate) use printer::{Frame, Printer, Stream, is_terminal, terminal_size, terminal_width};
 pub(crate) use prompt::{can_ask, confirm, not_confirmed};

@@ -17,7 +17,9 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 
 use crate::cluster::fleet::Facts;
-use crate::view::status::{ConditionRow, Status, condition_row, rfc3339};
+use crate::terminal::layout::rfc3339;
+use crate::view::members::{Member as _, count};
+use crate::view::status::{ConditionRow, Status, condition_row};
 
 /// Whether the hub writes nothing into the cluster for this reason, whatever the cluster's state.
 pub(crate) fn is_obstacle(reason: &str) -> bool {
@@ -55,7 +57,6 @@ pub(crate) struct ClusterRow {
     pub name: String,
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub fleet: String,
-    #[serde(serialize_with = "as_str")]
     pub phase: ClusterPhase,
     /// In force in the cluster; 0: none.
     pub revision: i64,
@@ -204,7 +205,9 @@ impl FleetStatus {
         let is_part = !named.is_empty();
         if is_part {
             row.counts = count(&clusters);
-            row.ready = reported.is_some() && newest.number > 0 && is_settled(&clusters);
+            let is_settled =
+                !clusters.is_empty() && clusters.iter().all(|row| row.stage().is_settled());
+            row.ready = reported.is_some() && newest.number > 0 && is_settled;
         }
         Self {
             fleet: row,
@@ -364,34 +367,6 @@ fn phase(
 fn has_error(phase: ClusterPhase) -> bool {
     use ClusterPhase::{Blocked, Failed, Unreachable};
     matches!(phase, Blocked | Failed | Unreachable)
-}
-
-fn is_settled(rows: &[ClusterRow]) -> bool {
-    !rows.is_empty() && rows.iter().all(|row| row.phase == ClusterPhase::Synced)
-}
-
-/// Blocked clusters are in the total only, as in the hub's report.
-fn count(rows: &[ClusterRow]) -> Counts {
-    let mut counts = Counts::default();
-    for row in rows {
-        counts.total += 1;
-        match row.phase {
-            ClusterPhase::Synced => counts.synced += 1,
-            // Unknown phase of a newer release.
-            ClusterPhase::Syncing | ClusterPhase::Removing | ClusterPhase::Other => {
-                counts.progressing += 1;
-            }
-            ClusterPhase::Failed => counts.failed += 1,
-            ClusterPhase::Unreachable => counts.unreachable += 1,
-            ClusterPhase::Pending | ClusterPhase::Blocked | ClusterPhase::Removed => {}
-        }
-    }
-    counts
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn as_str<S: serde::Serializer>(phase: &ClusterPhase, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(phase.as_str())
 }
 
 #[cfg(test)]

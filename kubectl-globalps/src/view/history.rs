@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::secret::changes::{Change, InForce, Kind, changes};
 use crate::secret::history::Revision;
-use crate::terminal::{age, columns};
+use crate::terminal::layout::{Layout, age, laid_out_by};
 
 fn is_halt(condition: &Condition) -> bool {
     condition.type_ == condition::DEGRADED
@@ -125,30 +125,7 @@ impl History {
 
     /// `wide`: also with the Secret that has each, and when it was rolled out.
     pub(crate) fn table(&self, now: Timestamp, wide: bool) -> String {
-        let newest = self.revisions.iter().position(|row| row.in_force);
-        let rows: Vec<Vec<String>> = self
-            .revisions
-            .iter()
-            .enumerate()
-            .map(|(at, row)| {
-                let mut cells = vec![
-                    row.revision.to_string(),
-                    // The time is that of the last node.
-                    row.since.map_or("-".to_owned(), |since| age(since, now)),
-                    row.registries.join(", "),
-                    match row.rollout {
-                        Some(rollout) => rollout.text(),
-                        None if newest == Some(at) => "in force".to_owned(),
-                        None => row.difference(),
-                    },
-                ];
-                if wide {
-                    cells.extend([row.rolled_out.clone(), row.secret.clone()]);
-                }
-                cells
-            })
-            .collect();
-        let header = [
+        const HEADER: [&str; 6] = [
             "REVISION",
             "AGE",
             "REGISTRIES",
@@ -156,8 +133,24 @@ impl History {
             "ROLLED OUT",
             "SECRET",
         ];
-        let shown = if wide { header.len() } else { 4 };
-        columns(&header[..shown], &rows, None, |_, _| None)
+        let newest = self.revisions.iter().find(|row| row.in_force);
+        let newest = newest.map(|row| row.revision);
+        let cell = |row: &Row, title: &str| match title {
+            "REVISION" => row.revision.to_string(),
+            // The time is that of the last node.
+            "AGE" => row.since.map_or("-".to_owned(), |since| age(since, now)),
+            "REGISTRIES" => row.registries.join(", "),
+            "DIFFERENCE" => match row.rollout {
+                Some(rollout) => rollout.text(),
+                None if newest == Some(row.revision) => "in force".to_owned(),
+                None => row.difference(),
+            },
+            "ROLLED OUT" => row.rolled_out.clone(),
+            _ => row.secret.clone(),
+        };
+        let shown = if wide { HEADER.len() } else { 4 };
+        let layout = Layout::default();
+        laid_out_by(&HEADER[..shown], &self.revisions, layout, cell, |_, _| None)
     }
 }
 

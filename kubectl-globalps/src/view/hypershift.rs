@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 
 use crate::cluster::hypershift;
-use crate::terminal::columns;
+use crate::terminal::{Layout, uncolored};
 
 /// `status -o json` on such a cluster, beside the fields that scripts rely on.
 #[derive(Debug, Serialize)]
@@ -85,19 +85,17 @@ impl Seen {
         };
         let words: Vec<String> = secrets.iter().map(secret).collect();
         lines.push(format!("Secrets: {}", words.join(", ")));
-        let rows: Vec<Vec<String>> = pods
-            .iter()
-            .map(|row| {
-                vec![
-                    row.node.clone(),
-                    row.state.clone(),
-                    row.restarts.to_string(),
-                    row.pod.clone(),
-                ]
-            })
-            .collect();
+        let rows = pods.iter().map(|row| {
+            let restarts = row.restarts.to_string();
+            [
+                row.node.clone(),
+                row.state.clone(),
+                restarts,
+                row.pod.clone(),
+            ]
+        });
         let header = ["NODE", "STATE", "RESTARTS", "POD"];
-        lines.push(columns(&header, &rows, None, |_, _| None));
+        lines.push(uncolored(header, rows, Layout::default()));
         lines.join("\n")
     }
 }

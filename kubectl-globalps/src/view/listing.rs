@@ -14,7 +14,7 @@ use crate::cluster::namespaces::{InForce, SecretSeen};
 use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::Revision;
 use crate::secret::scope::{EVERY_POD, in_force};
-use crate::terminal::layout::{Layout, age, laid_out_by};
+use crate::terminal::layout::{Layout, age_of, laid_out_by, rfc3339};
 
 /// What the rows depend on. `None`: hidden from this user, except where it says otherwise.
 pub(crate) struct Snapshot<'a> {
@@ -159,9 +159,7 @@ impl Row {
                 None if self.delivery == NOT_DELIVERABLE => String::new(),
                 None => UNKNOWN.to_owned(),
             },
-            "AGE" => self
-                .since_time
-                .map_or(String::new(), |since| age(since, now)),
+            "AGE" => age_of(self.since_time, now),
             "NODES" => match self.nodes.zip(self.nodes_total) {
                 Some((nodes, total)) => format!("{nodes}/{total}"),
                 None => UNKNOWN.to_owned(),
@@ -335,9 +333,7 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
         nodes_total: nodes.map(<[_]>::len),
         revision: Some(first),
         or_earlier: true,
-        since: since_time.map_or(String::new(), |time| {
-            time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-        }),
+        since: rfc3339(since_time),
         expires,
         since_time,
         ..Row::default()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::secret::migration::{Place, Step};
-use crate::terminal::columns;
+use crate::terminal::{Layout, uncolored};
 
 /// A line for each namespace.
 pub(crate) fn table(
@@ -11,13 +11,6 @@ pub(crate) fn table(
     steps: &BTreeMap<String, Step>,
     secret_name: &str,
 ) -> String {
-    const HEADER: [&str; 5] = [
-        "NAMESPACE",
-        "GLOBALPS",
-        "SECRET",
-        "SERVICE ACCOUNTS",
-        "STAYS",
-    ];
     let row = |(name, place): (&String, &Place)| {
         let step = steps.get(name).cloned().unwrap_or_default();
         let ours = match (place.is_selected, place.is_synced) {
@@ -34,10 +27,16 @@ pub(crate) fn table(
             [] => "none".to_owned(),
             accounts => format!("detach {}", accounts.join(", ")),
         };
-        vec![name.clone(), ours.to_owned(), secret, accounts, step.stays]
+        [name.clone(), ours.to_owned(), secret, accounts, step.stays]
     };
-    let rows: Vec<Vec<String>> = places.iter().map(row).collect();
-    columns(&HEADER, &rows, None, |_, _| None)
+    let header = [
+        "NAMESPACE",
+        "GLOBALPS",
+        "SECRET",
+        "SERVICE ACCOUNTS",
+        "STAYS",
+    ];
+    uncolored(header, places.iter().map(row), Layout::default())
 }
 
 #[cfg(test)]

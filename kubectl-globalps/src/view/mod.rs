@@ -5,6 +5,7 @@ pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod hypershift;
 pub(crate) mod listing;
+pub(crate) mod members;
 pub(crate) mod migration;
 pub(crate) mod namespaces;
 pub(crate) mod old;

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cluster::namespaces::{InForce, NamespaceSeen, SecretSeen};
-use crate::terminal::layout::{Layout, age, laid_out_by};
+use crate::terminal::layout::{Layout, age_of, laid_out_by, rfc3339};
 
 /// For people: without the ids.
 fn shown(content: &str) -> String {
@@ -103,9 +103,7 @@ fn row(snapshot: &Snapshot, name: &str, seen: &NamespaceSeen) -> NamespaceRow {
         content: own.map_or(String::new(), |own| shown(&own.content)),
         reason,
         message,
-        since: since_time.map_or(String::new(), |since| {
-            since.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-        }),
+        since: rfc3339(since_time),
         since_time,
     }
 }
@@ -175,9 +173,7 @@ pub(crate) fn table(rows: &[NamespaceRow], now: Timestamp, layout: Layout) -> St
         "NAMESPACE" => row.name.clone(),
         "STATE" => row.state.as_str().to_owned(),
         "CONTENT" => row.content.clone(),
-        "AGE" => row
-            .since_time
-            .map_or(String::new(), |since| age(since, now)),
+        "AGE" => age_of(row.since_time, now),
         "REASON" => row.reason.clone(),
         _ => row.message.clone(),
     };

@@ -23,6 +23,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 use crate::cluster::facts::{Facts, Sight};
+use crate::terminal::layout::rfc3339;
+use crate::view::members::{Member as _, count};
 
 pub(crate) use advice::{ADD, advice};
 pub(crate) use conditions::of_credentials;
@@ -31,12 +33,12 @@ pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
 pub(crate) use health::{Health, State};
 pub(crate) use left::left;
 pub(crate) use renewal::renewal;
-pub(crate) use rows::{Row, rfc3339};
-use rows::{is_settled, rows};
+use rows::rows;
+pub(crate) use rows::{Row, has_failed, stage};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
 pub(crate) use summary::Summary;
-pub(crate) use verdict::{ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, Verdict, verdict};
+pub(crate) use verdict::{ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, verdict};
 
 /// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
@@ -124,7 +126,7 @@ impl Status {
         let settled = !has_nodes && facts.scope.is_all()
             || nodes
                 .iter()
-                .all(|row| is_settled(&row.phase) || row.refuses());
+                .all(|row| row.stage().is_settled() || row.refuses());
         // With a selection of nodes, only these count.
         let is_ready = |status: &GlobalPullSecretStatus| {
             is(status, condition::READY, "True")
@@ -194,7 +196,7 @@ impl Status {
     pub(crate) fn lagging(&self) -> impl Iterator<Item = &Row> {
         self.nodes
             .iter()
-            .filter(|row| !is_settled(&row.phase) && !row.refuses())
+            .filter(|row| !row.stage().is_settled() && !row.refuses())
     }
 }
 
@@ -322,31 +324,6 @@ pub(crate) fn condition_row(condition: &Condition) -> ConditionRow {
         message: condition.message.clone(),
         since: rfc3339(Some(condition.last_transition_time.0)),
     }
-}
-
-/// Whether a node in this phase failed to apply its assignment.
-pub(crate) fn has_failed(phase: &Phase) -> bool {
-    matches!(
-        phase,
-        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner | Phase::Unreadable
-    )
-}
-
-fn count(rows: &[Row]) -> Counts {
-    let mut counts = Counts::default();
-    for row in rows {
-        counts.total += u32::from(!matches!(row.phase, Phase::Excluded | Phase::Unsupported));
-        match &row.phase {
-            Phase::Synced => counts.synced += 1,
-            // Unknown phase of a newer release.
-            Phase::Syncing | Phase::Restoring | Phase::Other(_) => counts.progressing += 1,
-            phase if has_failed(phase) => counts.failed += 1,
-            Phase::Unreachable => counts.unreachable += 1,
-            Phase::Unsupported => counts.unsupported += 1,
-            _ => {}
-        }
-    }
-    counts
 }
 
 /// Whether every node restores its own file, as there is nothing to sync.

@@ -1,6 +1,7 @@
 //! `fleet status`: how far every cluster is.
 
 use super::super::output::{Output, may_watch};
+use super::super::status::after;
 use super::wait::taken_up;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
@@ -8,7 +9,7 @@ use crate::cluster::fleet::{Facts, Scope};
 use crate::error::{Exit, Failure, Result};
 use crate::follow::clusters::follow;
 use crate::follow::live::Follow;
-use crate::terminal::printer::{Printer, Stream};
+use crate::terminal::printer::Printer;
 use crate::view::fleet::table::text;
 use crate::view::fleet::verdict::{Goal, advice};
 use crate::view::fleet::{FleetStatus, Overview, is_named, is_ready};
@@ -40,18 +41,11 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
         }
     }
     let waited = follow(&cluster, wait, scope.clone()).await;
-    // On a terminal the last frame is the result; elsewhere it is still to be printed, whatever came of the wait.
-    if wait.stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
-        match Facts::observe(&cluster, scope).await {
-            // The wait has named the outage.
-            Err(failure) if waited.is_err() && failure.may_pass() => {}
-            facts => {
-                let facts = facts?;
-                print(&cluster, &facts.statuses(), &facts.scope, how)?;
-            }
-        }
-    }
-    waited
+    after(wait.stream, waited, async || {
+        let facts = Facts::observe(&cluster, scope).await?;
+        print(&cluster, &facts.statuses(), &facts.scope, how)
+    })
+    .await
 }
 
 async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit> {

@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::{Check, Installed, found, well};
 use crate::cluster::facts::Facts;
 use crate::view::status::{
-    ANOTHER_CHANGED, Health, NO_CONFIGURATION, REMOVAL_HELD, SELECTOR, State, is_outdated, renewal,
+    ANOTHER_CHANGED, Health, NO_CONFIGURATION, PAUSED, REMOVAL_HELD, SELECTOR, State, is_outdated,
+    renewal,
 };
 
 const CREDENTIALS: &str = "credentials";
@@ -49,10 +50,7 @@ pub(crate) fn credentials(
         ANOTHER_CHANGED.clone_into(&mut check.hint);
     }
     if gps.is_some_and(|gps| gps.spec.rollout.paused) {
-        checks.push(
-            well(CREDENTIALS, "paused", "the rollout is paused")
-                .warn("resume it with `kubectl globalps resume`"),
-        );
+        checks.push(well(CREDENTIALS, "paused", PAUSED.0).warn(PAUSED.1));
     }
     checks
 }

@@ -1,41 +1,32 @@
 //! The tables of `FleetPullSecret`s and of clusters, as text. Pure.
 
-use std::collections::BTreeMap;
-
 use comfy_table::Color;
 use globalps_core::api::ClusterPhase;
 use jiff::Timestamp;
 
-use super::verdict::{Advice, clusters};
+use super::verdict::clusters;
 use super::{ClusterRow, FleetStatus};
 use crate::cluster::fleet::Scope;
-use crate::terminal::layout::{Layout, age, laid_out_by};
-use crate::view::table::{advised, fitting, more, room};
+use crate::terminal::layout::{Layout, age_of, laid_out_by};
+use crate::view::members::{self, Advice, Member, Stage, advised, fitting, room};
 
 /// One line about all clusters of a `FleetPullSecret`.
 pub(crate) fn headline(status: &FleetStatus) -> String {
     let counts = &status.fleet.counts;
     let total = usize::try_from(counts.total).unwrap_or(usize::MAX);
-    let mut line = format!(
+    let line = format!(
         "revision {}  {}/{} synced",
         status.fleet.revision,
         counts.synced,
         clusters(total)
     );
     let blocked = status.in_phase(ClusterPhase::Blocked).count();
-    for (number, word) in [
-        (counts.failed as usize, "failed"),
-        (blocked, "blocked"),
-        (counts.unreachable as usize, "unreachable"),
-    ] {
-        if number > 0 {
-            line.extend(["  ", &number.to_string(), " ", word]);
-        }
-    }
-    if status.fleet.paused {
-        line.push_str("  paused");
-    }
-    line
+    let named = [
+        (counts.failed, "failed"),
+        (u32::try_from(blocked).unwrap_or(u32::MAX), "blocked"),
+        (counts.unreachable, "unreachable"),
+    ];
+    members::headline(line, named, status.fleet.paused)
 }
 
 /// The clusters of the one that was named, else a line for each one.
@@ -66,19 +57,11 @@ pub(crate) fn render(
     } else {
         fitting(&headline(status), width)
     };
-    let last = advice.map_or_else(Vec::new, |(message, hint)| advised(message, hint, width));
+    let last = advised(advice, width);
     let mut rows: Vec<&ClusterRow> = status.clusters.iter().collect();
-    rows.sort_by_key(|row| urgency(row.phase));
-    if !rows.is_empty() {
-        let room = room(layout, lines.len() + last.len());
-        let hidden = rows.split_off(room.min(rows.len()));
-        lines.push(of_clusters(&rows, now, layout));
-        let hidden = hidden.iter();
-        lines.extend(more(
-            hidden.map(|row| (urgency(row.phase), row.phase.to_string())),
-            width,
-        ));
-    }
+    rows.sort_by_key(|row| row.urgency());
+    let table = members::table(rows, lines.len() + last.len(), now, layout);
+    lines.extend(table);
     lines.extend(last);
     lines.join("\n") + "\n"
 }
@@ -115,7 +98,7 @@ pub(crate) fn overview(
             "SYNCED" => row.counts.synced.to_string(),
             "FAILED" => row.counts.failed.to_string(),
             "UNREACHABLE" => row.counts.unreachable.to_string(),
-            "AGE" => row.created.map_or(String::new(), |time| age(time, now)),
+            "AGE" => age_of(row.created, now),
             "REASON" => row.reason.clone(),
             _ => row.message.clone(),
         }
@@ -145,85 +128,68 @@ pub(crate) fn overview(
     }
 }
 
-fn of_clusters(rows: &[&ClusterRow], now: Timestamp, layout: Layout) -> String {
-    const ALL: [&str; 7] = [
-        "CLUSTER", "PHASE", "REVISION", "NODES", "AGE", "REASON", "MESSAGE",
+impl Member for ClusterRow {
+    const COLUMNS: &'static [(&'static str, u8)] = &[
+        ("CLUSTER", 3),
+        ("PHASE", 3),
+        ("REVISION", 3),
+        ("NODES", 3),
+        ("AGE", 3),
+        ("REASON", 3),
+        ("MESSAGE", 0),
     ];
-    let cell = |row: &&ClusterRow, title: &str| match title {
-        "CLUSTER" => row.name.clone(),
-        "PHASE" => row.phase.to_string(),
-        "REVISION" => row.revision.to_string(),
-        "NODES" => row.nodes.map_or_else(String::new, |nodes| {
-            format!("{}/{}", nodes.synced, nodes.total)
-        }),
-        "AGE" => row.since_time.map_or(String::new(), |time| age(time, now)),
-        "REASON" => row.reason.clone(),
-        _ => row.message.clone(),
-    };
-    let is_shown = |title: &&str| *title != "MESSAGE" || layout.wide;
-    let header: Vec<&str> = ALL.into_iter().filter(is_shown).collect();
-    laid_out_by(&header, rows, layout, cell, |row, title| {
-        color(row.phase).filter(|_| title == "PHASE")
-    })
-}
+    const UNREACHABLE: u8 = 2;
 
-fn urgency(phase: ClusterPhase) -> u8 {
-    match phase {
-        ClusterPhase::Failed => 0,
-        ClusterPhase::Blocked => 1,
-        ClusterPhase::Unreachable => 2,
-        ClusterPhase::Syncing | ClusterPhase::Removing | ClusterPhase::Other => 3,
-        ClusterPhase::Pending => 4,
-        ClusterPhase::Synced | ClusterPhase::Removed => 5,
+    fn cell(&self, title: &str, now: Timestamp) -> String {
+        match title {
+            "CLUSTER" => self.name.clone(),
+            "PHASE" => self.phase.to_string(),
+            "REVISION" => self.revision.to_string(),
+            "NODES" => self.nodes.map_or_else(String::new, |nodes| {
+                format!("{}/{}", nodes.synced, nodes.total)
+            }),
+            "AGE" => age_of(self.since_time, now),
+            "REASON" => self.reason.clone(),
+            _ => self.message.clone(),
+        }
     }
-}
 
-fn color(phase: ClusterPhase) -> Option<Color> {
-    match phase {
-        ClusterPhase::Synced | ClusterPhase::Removed => Some(Color::Green),
-        ClusterPhase::Syncing | ClusterPhase::Removing => Some(Color::Yellow),
-        ClusterPhase::Failed | ClusterPhase::Blocked => Some(Color::Red),
-        ClusterPhase::Unreachable => Some(Color::Magenta),
-        ClusterPhase::Pending | ClusterPhase::Other => None,
+    fn stage(&self) -> Stage {
+        match self.phase {
+            ClusterPhase::Failed => Stage::Failed,
+            ClusterPhase::Blocked => Stage::Blocked,
+            ClusterPhase::Syncing | ClusterPhase::Removing => Stage::Progressing,
+            ClusterPhase::Other => Stage::Unknown,
+            ClusterPhase::Unreachable => Stage::Unreachable,
+            ClusterPhase::Pending => Stage::Pending,
+            ClusterPhase::Synced => Stage::Synced,
+            ClusterPhase::Removed => Stage::Restored,
+        }
     }
 }
 
 /// What changed between two looks, one line for each cluster, for where nothing can be redrawn.
 pub(crate) fn changes(before: &[FleetStatus], after: &[FleetStatus]) -> Vec<String> {
-    let rows = |all: &[FleetStatus]| -> BTreeMap<(String, String), ClusterRow> {
-        let rows = all.iter().flat_map(|status| status.clusters.clone());
-        rows.map(|row| ((row.fleet.clone(), row.name.clone()), row))
-            .collect()
-    };
-    let (known, now) = (rows(before), rows(after));
     // Of several, each line says which.
-    let prefix = |fleet: &str| {
-        if after.len().max(before.len()) > 1 {
-            format!("{fleet}  ")
-        } else {
-            String::new()
-        }
-    };
-    let is_news = |row: &ClusterRow| {
-        let old = known.get(&(row.fleet.clone(), row.name.clone()));
-        old.is_none_or(|old| {
-            (old.phase, old.revision, &old.reason, old.nodes)
-                != (row.phase, row.revision, &row.reason, row.nodes)
-        })
-    };
-    let changed = now.values().filter(|row| is_news(row)).map(|row| {
-        let nodes = row.nodes.map_or_else(String::new, |nodes| {
-            format!("  {}/{} nodes", nodes.synced, nodes.total)
-        });
-        let reason = match row.reason.as_str() {
-            "" => String::new(),
-            reason => format!("  {reason}"),
-        };
-        let (name, phase, revision) = (&row.name, row.phase, row.revision);
-        let fleet = prefix(&row.fleet);
-        format!("{fleet}{name}  {phase}  revision {revision}{nodes}{reason}")
-    });
-    let gone = known.iter().filter(|(key, _)| !now.contains_key(*key));
-    let gone = gone.map(|((fleet, name), _)| format!("{}{name}  gone", prefix(fleet)));
-    changed.chain(gone).collect()
+    let are_several = after.len().max(before.len()) > 1;
+    members::changes(
+        before.iter().flat_map(|status| &status.clusters),
+        after.iter().flat_map(|status| &status.clusters),
+        |row| (&row.fleet, &row.name),
+        |row| (row.phase, row.revision, &row.reason, row.nodes),
+        |row| match are_several {
+            true => format!("{}  {}", row.fleet, row.name),
+            false => row.name.clone(),
+        },
+        |row| {
+            let nodes = row.nodes.map_or_else(String::new, |nodes| {
+                format!("  {}/{} nodes", nodes.synced, nodes.total)
+            });
+            let reason = match row.reason.as_str() {
+                "" => String::new(),
+                reason => format!("  {reason}"),
+            };
+            format!("{}  revision {}{nodes}{reason}", row.phase, row.revision)
+        },
+    )
 }

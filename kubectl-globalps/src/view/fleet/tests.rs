@@ -1,10 +1,11 @@
 //! Unit tests of `fleet`, and its sample objects.
 
 use super::table::{changes, headline, overview, render};
-use super::verdict::{Goal, Verdict, advice, verdict};
+use super::verdict::{Goal, advice, verdict};
 use super::*;
-use crate::terminal::columns;
+use crate::terminal::columns::columns;
 use crate::terminal::layout::Layout;
+use crate::view::members::Verdict;
 use comfy_table::Color;
 use serde_json::json;
 
@@ -368,9 +369,9 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
         let found = match verdict(&all, Goal::Synced, now()) {
             Verdict::Done => "done".to_owned(),
             Verdict::Going => "going".to_owned(),
-            Verdict::Stuck((message, hint)) => {
+            Verdict::Stuck { reason, hint } => {
                 assert!(!hint.is_empty());
-                message
+                reason
             }
         };
         assert_eq!(found, expected, "{sentence}");
@@ -416,14 +417,13 @@ fn a_wait_for_a_removal_ends_when_a_person_is_needed() {
         let found = |fleet: &FleetPullSecret| {
             let all = [FleetStatus::of(fleet, &objects, &[])];
             let found = verdict(&all, Goal::Removed, now());
-            if let Verdict::Stuck(advised) = &found {
-                assert_eq!(advice(&all[0]).as_ref(), Some(advised), "{sentence}");
-            }
             match found {
-                Verdict::Stuck((message, hint)) => {
+                Verdict::Stuck { reason, hint } => {
                     let verb = if is_paused { "resume" } else { "retry" };
                     assert!(hint.contains(&format!("fleet {verb} team-a")), "{hint}");
-                    Some(message)
+                    let advised = Some((reason.clone(), hint));
+                    assert_eq!(advice(&all[0]), advised, "{sentence}");
+                    Some(reason)
                 }
                 Verdict::Going => None,
                 Verdict::Done => Some("done".to_owned()),
@@ -456,7 +456,11 @@ fn a_wait_ends_once_the_hub_has_found_no_clusters() {
     ] {
         let all = [FleetStatus::of(&empty, objects, &[])];
         let found = verdict(&all, Goal::Synced, now);
-        assert_eq!(matches!(found, Verdict::Stuck(_)), is_stuck, "{sentence}");
+        assert_eq!(
+            matches!(found, Verdict::Stuck { .. }),
+            is_stuck,
+            "{sentence}"
+        );
     }
 }
 
@@ -471,7 +475,7 @@ fn a_cluster_that_was_asked_to_try_again_ends_no_wait() {
     let stuck = [FleetStatus::of(&fleet("ClustersFailed", 3), [&failed], &[])];
     assert!(matches!(
         verdict(&stuck, Goal::Synced, now()),
-        Verdict::Stuck(_)
+        Verdict::Stuck { .. }
     ));
 }
 

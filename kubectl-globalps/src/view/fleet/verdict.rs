@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{ClusterRow, FleetStatus, is_obstacle};
 use crate::terminal::number;
+use crate::view::members::{Advice, Verdict, said};
 use crate::view::status::ConditionRow;
 
 /// That no cluster is selected counts from here on: at first the hub has not looked.
@@ -23,35 +24,28 @@ pub(crate) enum Goal {
     Removed,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Going,
-    Done,
-    /// It needs a person: a message, and what to do.
-    Stuck(Advice),
-}
-
-/// A message, and what to do.
-pub(crate) type Advice = (String, String);
-
 /// `kubectl globalps fleet VERB NAME -n NAMESPACE` for this `NAMESPACE/NAME`.
 pub(crate) fn command(verb: &str, title: &str) -> String {
     let (namespace, name) = title.split_once('/').unwrap_or_default();
     format!("`kubectl globalps fleet {verb} {name} -n {namespace}`")
 }
 
-pub(crate) fn verdict(all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict {
+fn stuck((reason, hint): Advice) -> Verdict<String> {
+    Verdict::Stuck { reason, hint }
+}
+
+pub(crate) fn verdict(all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict<String> {
     if goal == Goal::Removed {
         return match all.iter().find_map(stuck_removal) {
             _ if all.is_empty() => Verdict::Done,
-            Some(advice) => Verdict::Stuck(advice),
+            Some(advice) => stuck(advice),
             None => Verdict::Going,
         };
     }
     let mut result = Verdict::Done;
     for one in all.iter().map(|status| synced(status, now)) {
         match one {
-            Verdict::Stuck(_) => return one,
+            Verdict::Stuck { .. } => return one,
             Verdict::Going => result = one,
             Verdict::Done => {}
         }
@@ -59,7 +53,7 @@ pub(crate) fn verdict(all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdic
     result
 }
 
-fn synced(status: &FleetStatus, now: Timestamp) -> Verdict {
+fn synced(status: &FleetStatus, now: Timestamp) -> Verdict<String> {
     if status.fleet.ready {
         return Verdict::Done;
     }
@@ -67,7 +61,7 @@ fn synced(status: &FleetStatus, now: Timestamp) -> Verdict {
         return Verdict::Going;
     }
     match advice(status) {
-        Some(advice) if !waits(status, now) => Verdict::Stuck(advice),
+        Some(advice) if !waits(status, now) => stuck(advice),
         _ => Verdict::Going,
     }
 }
@@ -288,10 +282,6 @@ fn list(rows: &[&ClusterRow]) -> String {
         texts.push(format!("and {} more", rows.len() - 3));
     }
     texts.join("; ")
-}
-
-fn said<'a>(reason: &'a str, message: &'a str) -> &'a str {
-    if message.is_empty() { reason } else { message }
 }
 
 /// `1 cluster`, `2 clusters`.

@@ -3,10 +3,11 @@
 use globalps_core::api::Phase;
 
 use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
-use super::verdict::{PAUSED, REMOVED, Verdict, is_out, restored, synced};
+use super::verdict::{PAUSED, REMOVED, restored, synced};
 use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, STALE, Status, current, missing};
 use crate::cluster::{FINALIZERS, Facts, NOT_INSTALLED};
 use crate::terminal::layout::nodes;
+use crate::view::members::{Member as _, Verdict};
 
 /// Hint where there is nothing to sync.
 pub(crate) const ADD: &str =
@@ -45,7 +46,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
             format!("the additional pull secret {waits}; it counts as absent"),
             FINALIZERS,
         ),
-        Current::Nothing if status.nodes.iter().any(|row| !is_out(&row.phase)) => {
+        Current::Nothing if status.nodes.iter().any(|row| !row.stage().is_out()) => {
             (REMOVED.0.to_owned(), REMOVED.1)
         }
         Current::Nothing => (
@@ -77,7 +78,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
 
 /// Nodes that a cleanup still waits for, if all of them are unreachable.
 fn unreachable_only(status: &Status) -> Option<Vec<&str>> {
-    let is_open = |row: &&Row| row.phase != Phase::Restored && !is_out(&row.phase);
+    let is_open = |row: &&Row| row.phase != Phase::Restored && !row.stage().is_out();
     let open: Vec<&Row> = status.nodes.iter().filter(is_open).collect();
     let is_met = !open.is_empty() && open.iter().all(|row| row.phase == Phase::Unreachable);
     is_met.then(|| open.iter().map(|row| row.name.as_str()).collect())

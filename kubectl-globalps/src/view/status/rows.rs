@@ -11,6 +11,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 
 use crate::cluster::facts::{Facts, Lost, NodeFacts, Store};
+use crate::terminal::layout::rfc3339;
+use crate::view::members::Stage;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Row {
@@ -28,11 +30,6 @@ pub(crate) struct Row {
     /// What the node reports of its restoration; `None`: it is not being restored, or has not begun.
     #[serde(skip)]
     pub restoration: Option<Phase>,
-}
-
-pub(crate) fn rfc3339(time: Option<Timestamp>) -> String {
-    time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
-        .unwrap_or_default()
 }
 
 pub(super) fn rows(facts: &Facts, newest: Revision, now: Timestamp) -> Vec<Row> {
@@ -162,9 +159,25 @@ impl<'a> WithoutSyncer<'a> {
     }
 }
 
-/// Whether nobody waits for a node in this phase.
-pub(super) fn is_settled(phase: &Phase) -> bool {
-    matches!(phase, Phase::Synced | Phase::Excluded | Phase::Unsupported)
+pub(crate) fn stage(phase: &Phase) -> Stage {
+    match phase {
+        Phase::RolledBack | Phase::Failed | Phase::ForeignOwner | Phase::Unreadable => {
+            Stage::Failed
+        }
+        Phase::Syncing | Phase::Restoring => Stage::Progressing,
+        Phase::Other(_) => Stage::Unknown,
+        Phase::Unreachable => Stage::Unreachable,
+        Phase::Pending => Stage::Pending,
+        Phase::Synced => Stage::Synced,
+        Phase::Restored => Stage::Restored,
+        Phase::Unsupported => Stage::Unsupported,
+        Phase::Excluded => Stage::Excluded,
+    }
+}
+
+/// Whether a node in this phase failed to apply its assignment.
+pub(crate) fn has_failed(phase: &Phase) -> bool {
+    stage(phase) == Stage::Failed
 }
 
 /// Rows of nodes without a `NodePullSecret`: excluded and virtual ones, and others that the controller lists.

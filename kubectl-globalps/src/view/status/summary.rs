@@ -6,9 +6,8 @@ use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, Restart};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::rows::rfc3339;
 use crate::cluster::facts::Changed;
-use crate::terminal::{age, few};
+use crate::terminal::layout::{age, few, rfc3339};
 use crate::view::listing::Listing;
 
 /// Registries that are named; of the others, the number.

@@ -16,6 +16,7 @@ use jiff::SignedDuration;
 use super::conditions::NAMESPACES;
 use super::*;
 use crate::cluster::facts::{Lost, NodeFacts, Scope, SecretVersion, Store};
+use crate::view::members::Verdict;
 
 fn at(text: &str) -> Timestamp {
     text.parse().expect("a time")

@@ -11,6 +11,7 @@ use super::{
     Current, FOLLOW, LEFT, NO_CONFIGURATION, Row, Status, current, find, has_failed, left, reported,
 };
 use crate::cluster::facts::{Facts, Sight};
+use crate::view::members::{self, Member as _, Verdict};
 
 /// The goal of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,19 +22,6 @@ pub(crate) enum Goal {
     Restored {
         /// Doesn't wait for unreachable nodes.
         skip_unreachable: bool,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Going,
-    Done,
-    /// Can't reach the goal without intervention.
-    Stuck {
-        /// The cause, as text.
-        reason: String,
-        /// The next step.
-        hint: &'static str,
     },
 }
 
@@ -230,16 +218,11 @@ pub(super) fn restored(facts: &Facts, status: &Status, skip_unreachable: bool) -
 fn rests(status: &Status) -> bool {
     let is_open = |row: &&Row| {
         let is_over = matches!(row.phase, Phase::Restored | Phase::Unreachable);
-        !is_over && !is_out(&row.phase) && !row.refuses()
+        !is_over && !row.stage().is_out() && !row.refuses()
     };
     let is_in_flight = |row: &Row| matches!(row.phase, Phase::Restoring | Phase::Syncing);
     let mut open = status.nodes.iter().filter(is_open).peekable();
     status.paused && open.peek().is_some() && !open.any(is_in_flight)
-}
-
-/// It gets nothing, whatever happens.
-pub(super) fn is_out(phase: &Phase) -> bool {
-    matches!(phase, Phase::Excluded | Phase::Unsupported)
 }
 
 /// Whether the nodes' restoration continues, by what the controller reports.
@@ -281,9 +264,5 @@ fn restoration(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdic
 }
 
 pub(super) fn said(condition: &Condition) -> &str {
-    if condition.message.is_empty() {
-        &condition.reason
-    } else {
-        &condition.message
-    }
+    members::said(&condition.reason, &condition.message)
 }

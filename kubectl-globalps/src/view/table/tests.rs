@@ -1,7 +1,7 @@
 use globalps_core::api::Counts;
 
 use super::*;
-use crate::terminal::columns;
+use crate::terminal::columns::columns;
 use comfy_table::Color;
 
 fn now() -> Timestamp {
@@ -359,17 +359,17 @@ fn without_a_terminal_only_changes_are_printed() {
 #[test]
 fn a_change_has_its_target_revision_and_its_reasons_message() {
     for (phase, revision, wanted, reason, expected) in [
-        (Phase::Syncing, 0, 1, "", "n  Syncing  to revision 1"),
-        (Phase::Pending, 1, 2, "", "n  Pending  revision 1 -> 2"),
-        (Phase::Synced, 2, 2, "", "n  Synced  revision 2"),
-        (Phase::RolledBack, 1, 2, "", "n  RolledBack  revision 1"),
-        (Phase::Restoring, 1, 0, "", "n  Restoring  revision 1"),
+        (Phase::Syncing, 0, 1, "", "Syncing  to revision 1"),
+        (Phase::Pending, 1, 2, "", "Pending  revision 1 -> 2"),
+        (Phase::Synced, 2, 2, "", "Synced  revision 2"),
+        (Phase::RolledBack, 1, 2, "", "RolledBack  revision 1"),
+        (Phase::Restoring, 1, 0, "", "Restoring  revision 1"),
         (
             Phase::Synced,
             2,
             2,
             "ModeNarrowed",
-            "n  Synced  revision 2  ModeNarrowed: a sentence",
+            "Synced  revision 2  ModeNarrowed: a sentence",
         ),
     ] {
         let found = change(&row("n", phase, revision, reason), wanted);
