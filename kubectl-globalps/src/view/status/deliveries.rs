@@ -3,6 +3,8 @@
 use globalps_core::api::{Counts, ImagePullSecretsStatus, OperatorsStatus};
 use serde::Serialize;
 
+use crate::terminal::number;
+
 /// [`DeliveryRow::kind`] of the nodes.
 pub(crate) const NODES: &str = "Nodes";
 
@@ -16,15 +18,18 @@ pub(crate) struct DeliveryRow {
     pub failed: u32,
 }
 
-/// The namespaces, as the controller reports them.
+/// Namespaces or operators, as the controller reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct NamespacesRow {
+pub(crate) struct Delivered<S> {
     #[serde(flatten)]
-    pub status: ImagePullSecretsStatus,
-    /// false: what is left in namespaces is being removed.
+    pub status: S,
+    /// false: what is left there is being removed.
     #[serde(skip)]
     pub is_enabled: bool,
 }
+
+pub(crate) type NamespacesRow = Delivered<ImagePullSecretsStatus>;
+pub(crate) type OperatorsRow = Delivered<OperatorsStatus>;
 
 impl NamespacesRow {
     /// `None`: the controller has not counted them yet.
@@ -38,57 +43,34 @@ impl NamespacesRow {
 
     /// One line about all of them.
     pub(crate) fn line(&self) -> String {
-        let ImagePullSecretsStatus {
-            attach,
-            total,
-            synced,
-            failed,
-            excluded,
-            service_accounts,
-            ..
-        } = &self.status;
-        if !self.is_enabled {
-            return "Namespaces   their pull secrets are being removed".to_owned();
+        let found = &self.status;
+        let others = [(found.failed, "failed"), (found.excluded, "excluded")];
+        let mut parts = parts(found.synced, found.total, &others);
+        if !found.attach.is_empty() {
+            parts.push(format!("attached by {}", found.attach));
         }
-        let mut parts = parts(
-            *synced,
-            *total,
-            &[(*failed, "failed"), (*excluded, "excluded")],
-        );
-        if !attach.is_empty() {
-            parts.push(format!("attached by {attach}"));
-        }
-        parts.extend(accounts(*service_accounts));
-        format!("Namespaces   {}", parts.join(", "))
+        self.line_of("Namespaces   ", parts, found.service_accounts)
     }
-}
-
-/// The operators, as the controller reports them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct OperatorsRow {
-    #[serde(flatten)]
-    pub status: OperatorsStatus,
-    /// false: what is left for operators is being removed.
-    #[serde(skip)]
-    pub is_enabled: bool,
 }
 
 impl OperatorsRow {
     /// One line about all of them.
     pub(crate) fn line(&self) -> String {
-        let OperatorsStatus {
-            total,
-            synced,
-            failed,
-            service_accounts,
-            ..
-        } = self.status;
+        let found = &self.status;
+        let parts = parts(found.synced, found.total, &[(found.failed, "failed")]);
+        self.line_of("Operators    ", parts, found.service_accounts)
+    }
+}
+
+impl<S> Delivered<S> {
+    fn line_of(&self, kind: &str, mut parts: Vec<String>, accounts: u32) -> String {
         if !self.is_enabled {
-            return "Operators    their pull secrets are being removed".to_owned();
+            return format!("{kind}their pull secrets are being removed");
         }
-        let mut parts = parts(synced, total, &[(failed, "failed")]);
-        parts.extend(accounts(service_accounts));
-        format!("Operators    {}", parts.join(", "))
+        if accounts > 0 {
+            parts.push(number(accounts, "service account"));
+        }
+        kind.to_owned() + &parts.join(", ")
     }
 }
 
@@ -99,14 +81,6 @@ fn parts(synced: u32, total: u32, others: &[(u32, &str)]) -> Vec<String> {
     std::iter::once(synced).chain(others).collect()
 }
 
-fn accounts(number: u32) -> Option<String> {
-    match number {
-        0 => None,
-        1 => Some("1 service account".to_owned()),
-        number => Some(format!("{number} service accounts")),
-    }
-}
-
 /// `has_nodes`: nodes get credentials at all.
 pub(super) fn deliveries(
     counts: &Counts,
@@ -114,26 +88,22 @@ pub(super) fn deliveries(
     namespaces: Option<&NamespacesRow>,
     operators: Option<&OperatorsRow>,
 ) -> Vec<DeliveryRow> {
-    let nodes = has_nodes.then_some(DeliveryRow {
-        kind: NODES,
-        total: counts.total,
-        synced: counts.synced,
-        failed: counts.failed,
-    });
-    let namespaces = namespaces.map(|row| DeliveryRow {
-        kind: "Namespaces",
-        total: row.status.total,
-        synced: row.status.synced,
-        failed: row.status.failed,
-    });
-    let operators = operators.map(|row| DeliveryRow {
-        kind: "Operators",
-        total: row.status.total,
-        synced: row.status.synced,
-        failed: row.status.failed,
-    });
-    let all = [nodes, namespaces, operators];
-    all.into_iter().flatten().collect()
+    let row = |kind, [total, synced, failed]: [u32; 3]| DeliveryRow {
+        kind,
+        total,
+        synced,
+        failed,
+    };
+    let nodes = [counts.total, counts.synced, counts.failed];
+    let nodes = has_nodes.then(|| row(NODES, nodes));
+    let namespaces = namespaces.map(|it| &it.status);
+    let namespaces = namespaces.map(|it| row("Namespaces", [it.total, it.synced, it.failed]));
+    let operators = operators.map(|it| &it.status);
+    let operators = operators.map(|it| row("Operators", [it.total, it.synced, it.failed]));
+    [nodes, namespaces, operators]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 #[cfg(test)]
