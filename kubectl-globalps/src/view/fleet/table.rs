@@ -177,9 +177,12 @@ pub(crate) fn changes(before: &[FleetStatus], after: &[FleetStatus]) -> Vec<Stri
         after.iter().flat_map(|status| &status.clusters),
         |row| (&row.fleet, &row.name),
         |row| (row.phase, row.revision, &row.reason, row.nodes),
-        |row| match are_several {
-            true => format!("{}  {}", row.fleet, row.name),
-            false => row.name.clone(),
+        |row| {
+            if are_several {
+                format!("{}  {}", row.fleet, row.name)
+            } else {
+                row.name.clone()
+            }
         },
         |row| {
             let nodes = row.nodes.map_or_else(String::new, |nodes| {
