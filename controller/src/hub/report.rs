@@ -9,7 +9,7 @@ use globalps_core::api::{
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Member, stuck_canaries};
 use globalps_planner::clusters::input::{ClusterKey, title};
-use globalps_planner::clusters::limits::{is_halted as halts, limits};
+use globalps_planner::clusters::limits::limits;
 use globalps_planner::clusters::plan::{FleetPlan, Hold};
 use globalps_planner::content::source::Verdict;
 use globalps_planner::refused::Failure;
@@ -241,9 +241,6 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
 
 fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
     let open = summary.waiting + summary.counts.progressing;
-    let selected = plan.members.iter().map(|(_, member)| member);
-    let failed = selected.filter(|it| it.goal != Goal::Restore && it.has_failed());
-    let is_halted = halts(&fleet.spec.rollout, failed.count(), plan.members.len());
     let (status, reason, message) = match () {
         () if plan.hold.is_some() => ("False", Reason::Held, String::new()),
         () if open == 0 && unwritten(plan).is_none() => {
@@ -263,7 +260,7 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> 
             Reason::Paused,
             "`spec.rollout.paused` is true".to_owned(),
         ),
-        () if is_halted => ("False", Reason::Halted, list(&summary.failed)),
+        () if plan.is_halted => ("False", Reason::Halted, list(&summary.failed)),
         () if let Some(waits) = canary_wait(fleet, plan) => waits,
         () => ("True", Reason::RollingOut, format!("clusters left: {open}")),
     };

@@ -27,8 +27,10 @@ fn members(
     provider_since: i64,
 ) -> Vec<Member> {
     let target = Target {
-        goal,
-        canary_passed,
+        ledger: Ledger {
+            canary_passed,
+            ..Ledger::new(goal)
+        },
         provider_since,
     };
     super::members(&node_states(snapshot), target)
