@@ -22,6 +22,7 @@ use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::Hub;
 use super::cache::HubCache;
 use super::common_targets::Targets;
 use super::pins::identity_of;
@@ -30,8 +31,8 @@ use super::source::SourceRef;
 use super::statuses::titles;
 use super::views::pair;
 use super::writes::{Written, object_name};
-use super::{Hub, RESYNC};
 use crate::cache::uptime;
+use crate::leader::reconciling::RESYNC;
 
 /// Interval of reconciles while a rollout is in progress, because deadlines cause no event.
 const IN_FLIGHT: Duration = Duration::from_secs(5);

@@ -367,6 +367,7 @@ mod tests {
             revisions: Vec::new(),
             rolled_back: None,
             outdated: Vec::new(),
+            is_halted: false,
             members: vec![(("ns".to_owned(), "slow".to_owned()), member())],
             obstacles: BTreeMap::new(),
             assignments: Vec::new(),

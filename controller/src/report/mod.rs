@@ -17,7 +17,7 @@ use globalps_core::api::{
     ConflictStatus, Counts, GlobalPullSecretStatus, STATUS_CONFLICTS, condition,
 };
 use globalps_core::reasons::Reason;
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Ledger};
 use globalps_planner::content::expiry::Expiries;
 use globalps_planner::namespaces::summary::NamespacesReport;
 use globalps_planner::nodes::input::Snapshot;
@@ -67,8 +67,10 @@ pub(crate) fn report(
             .as_ref()
             .map_or(0, |g| g.provider_since);
         let target = Target {
-            goal,
-            canary_passed: plan.canary_passed,
+            ledger: Ledger {
+                canary_passed: plan.canary_passed,
+                ..Ledger::new(goal)
+            },
             provider_since: since,
         };
         members(&node_states(snapshot), target)

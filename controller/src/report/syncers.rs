@@ -132,7 +132,7 @@ fn unsupported(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
-    use globalps_core::rollout::Goal;
+    use globalps_core::rollout::{Goal, Ledger};
     use globalps_core::virtual_nodes::VirtualMark;
     use globalps_planner::content::secret::revision_of_test;
     use globalps_planner::content::source::Source;
@@ -202,8 +202,10 @@ mod tests {
         );
         let goal = Goal::Revision(revision_of_test(5));
         let target = Target {
-            goal,
-            canary_passed: true,
+            ledger: Ledger {
+                canary_passed: true,
+                ..Ledger::new(goal)
+            },
             provider_since: 0,
         };
         let members = members(&node_states(&snapshot), target);

@@ -20,11 +20,12 @@ use globalps_provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+use super::Controller;
 use super::clock::steady;
 use super::delivering::{Delivering, NamespaceWrites};
 use super::pending::perform;
-use super::{Controller, RESYNC};
 use crate::cache::{PullSecretsWatch, uptime};
+use crate::leader::reconciling::RESYNC;
 
 /// Interval between lookups of the admission policy while it doesn't exist.
 const POLICY_RETRY: Duration = Duration::from_mins(1);

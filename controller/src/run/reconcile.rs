@@ -15,10 +15,11 @@ use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::Controller;
 use super::known::snapshot;
 use super::status::until_next_expiry;
-use super::{Controller, RESYNC};
 use crate::cache::uptime;
+use crate::leader::reconciling::RESYNC;
 
 /// Interval for rechecking nodes in flight, because some of their conditions depend on time.
 const IN_FLIGHT: Duration = Duration::from_secs(2);

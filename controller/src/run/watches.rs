@@ -10,11 +10,12 @@ use kube::Api;
 use kube::api::PartialObjectMeta;
 use tokio::time::Instant;
 
+use super::Controller;
 use super::openshift::Lookup;
 use super::operator_writes::ForOperators;
 use super::pending::Pending;
-use super::{Controller, RESYNC};
 use crate::cache::{OriginalRef, Watch};
+use crate::leader::reconciling::RESYNC;
 
 /// Interval between lookups of `OpenShift`'s original while the controller may not read it.
 const OPENSHIFT_RETRY: Duration = Duration::from_secs(30);

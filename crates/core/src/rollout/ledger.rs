@@ -130,6 +130,7 @@ pub fn rejection(number: i64, members: &[Member], (place, everywhere): (&str, &s
 
 #[cfg(test)]
 mod tests {
+    use super::super::RevisionId;
     use super::super::tests::{FIVE, limits, members};
     use super::*;
 
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn new_members_get_what_passed_and_did_not_fail() {
-        let older = Revision::new(4, "4".into());
+        let older = Revision::new(4, RevisionId::from_random(4));
         let Goal::Revision(newest) = FIVE else {
             panic!("a revision");
         };
