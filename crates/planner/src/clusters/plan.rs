@@ -45,6 +45,10 @@ pub enum Hold {
 }
 
 /// What the hub writes for a fleet, and what it reports.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts do not depend on each other"
+)]
 #[derive(Clone, Debug)]
 pub struct FleetPlan {
     /// Of the source.

@@ -22,10 +22,6 @@ use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
 use crate::content::source::{Data, Source};
 
 /// What the controller writes, and what it reports.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "facts do not depend on each other"
-)]
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// What the pull secrets come to.
