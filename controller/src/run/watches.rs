@@ -11,8 +11,7 @@ use kube::api::PartialObjectMeta;
 use tokio::time::Instant;
 
 use super::openshift::Lookup;
-use super::operator_writes::ForOperators;
-use super::pending::Pending;
+use super::operators::ForOperators;
 use super::{Controller, RESYNC};
 use crate::cache::{OriginalRef, Watch};
 
@@ -34,7 +33,7 @@ impl Controller {
         let is_other = self.cache.pull_secrets.watch() != pull_secrets.as_ref();
         if is_other {
             // The results of pending writes concern other Secrets.
-            self.namespaces.pending = Pending::default();
+            self.namespaces.executor.pending.clear();
         }
         if self.cache.operators.is_watched != had_operators {
             self.operators = ForOperators::default();
