@@ -41,6 +41,7 @@ use tokio::time::Instant;
 
 pub(crate) use clock::uptime;
 pub(crate) use event::{CacheEvent, OriginalRef};
+pub(crate) use kept::Kept;
 use namespaces::{Purpose, WatchedNamespaces};
 pub(crate) use operators::OperatorObjects;
 use out_of_band::{OutOfBandChange, out_of_band_changes};

@@ -12,7 +12,7 @@ use globalps_core::names::{
 };
 use globalps_planner::content::source::{Data, Source};
 use globalps_planner::nodes::forget::may_have_old;
-use globalps_planner::operators::views::Id;
+use globalps_planner::targets::Id;
 use globalps_runtime::list_events::one;
 use globalps_runtime::list_watch::{Update, list_watch};
 use globalps_runtime::object_watch::{ObjectState, watch_object};

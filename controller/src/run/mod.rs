@@ -8,9 +8,7 @@ mod known;
 mod managing;
 mod namespaces;
 mod openshift;
-mod operator_writes;
 mod operators;
-mod pending;
 mod reconcile;
 #[cfg(test)]
 mod refused_tests;
@@ -25,14 +23,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use futures::StreamExt as _;
 use globalps_core::names::{self, LEADER, LEASE};
 use kube::Client;
 use tokio::time::{Instant, sleep_until};
 
-use delivering::Delivering;
+use delivering::Objects;
 use known::{Agents, Copies, Reported};
+use namespaces::ForNamespaces;
 use openshift::OpenshiftOriginal;
-use operator_writes::ForOperators;
+use operators::ForOperators;
 use verification::Verification;
 
 use crate::cache::{Cache, Watches};
@@ -127,7 +127,7 @@ struct Controller {
     verification: Verification,
     copies: Copies,
     agents: Agents,
-    namespaces: Delivering,
+    namespaces: ForNamespaces,
     operators: ForOperators,
     reported: Reported,
     /// This reconcile wrote something that the next plan depends on.
@@ -156,7 +156,7 @@ impl Controller {
             verification: Verification::default(),
             copies: Copies::default(),
             agents: Agents::default(),
-            namespaces: Delivering::default(),
+            namespaces: ForNamespaces::default(),
             operators: ForOperators::default(),
             reported: Reported::default(),
             wrote: false,
@@ -182,14 +182,14 @@ impl Reconciles for Controller {
             event = self.watches.next() => {
                 event.map(|event| self.cache.handle(event, Instant::now()))
             },
-            Some(done) = self.namespaces.pending.next() => {
-                let memory = &mut self.namespaces.memory;
-                delivering::settle(memory, &mut self.cache.pull_secrets, done);
+            Some(done) = self.namespaces.executor.pending.next() => {
+                let mut objects = Objects::Namespaces(&mut self.cache.pull_secrets);
+                self.namespaces.executor.settle(&mut objects, done);
                 Some(true)
             }
-            Some(done) = self.operators.pending.next() => {
-                let ForOperators { memory, copies, .. } = &mut self.operators;
-                operator_writes::settle(memory, copies, &mut self.cache.operators, done);
+            Some(done) = self.operators.executor.pending.next() => {
+                let mut objects = Objects::Operators(&mut self.cache.operators);
+                self.operators.executor.settle(&mut objects, done);
                 Some(true)
             }
             () = self.verification.changed() => Some(true),

@@ -1,29 +1,31 @@
 //! Delivery into namespaces: watches, plans and writes.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use globalps_core::api::{Attach, ImagePullSecrets};
 use globalps_core::names::STATE_SECRET;
 use globalps_core::namespaces::Selection;
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Revision};
 use globalps_core::state::{Copies, State};
 use globalps_planner::content::secret::{self, Global};
-use globalps_planner::namespaces::clock::STUCK_AFTER;
+use globalps_planner::namespaces::clock::SecretClock;
+use globalps_planner::namespaces::digest::Digests;
 use globalps_planner::namespaces::identity::Parts;
 use globalps_planner::namespaces::input::{Delivery, Input};
-use globalps_planner::namespaces::plan::{self, NamespacesPlan};
-use globalps_planner::namespaces::summary::{NamespacesReport, Problem};
+use globalps_planner::namespaces::ownership::Ownership;
+use globalps_planner::namespaces::plan;
+use globalps_planner::namespaces::report::{NamespacesReport, Problem};
 use globalps_planner::nodes::plan::{Aim, Plan};
 use globalps_planner::refused::title;
+use globalps_planner::targets::STUCK_AFTER;
+use globalps_planner::targets::plan::DeliveryPlan;
 use globalps_provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::Controller;
 use super::clock::steady;
-use super::delivering::{Delivering, NamespaceWrites};
-use super::pending::perform;
+use super::delivering::{Executor, Objects};
 use crate::cache::{PullSecretsWatch, uptime};
 use crate::leader::reconciling::RESYNC;
 
@@ -31,6 +33,25 @@ use crate::leader::reconciling::RESYNC;
 const POLICY_RETRY: Duration = Duration::from_mins(1);
 /// The same while its existence is unknown.
 const UNKNOWN_RETRY: Duration = Duration::from_secs(5);
+
+/// What this leader knows of namespaces beyond the cache.
+#[derive(Default)]
+pub(super) struct ForNamespaces {
+    /// Results of the last reconcile; `None`: namespaces get nothing and have nothing.
+    pub(super) report: Option<NamespacesReport>,
+    /// The newest revision that has reached every namespace that can get it.
+    pub(super) everywhere: Option<Revision>,
+    pub(super) executor: Executor,
+    clock: SecretClock,
+    ownership: Ownership,
+    digests: Digests,
+    /// Time of the last lookup of the admission policy, the spec's generation then, and whether the policy is in force.
+    policy: Option<(Instant, i64, bool)>,
+    /// When the Secrets and service accounts were last listed from the beginning.
+    pub(super) listed: Option<Instant>,
+    /// Since when it is not known what the namespaces have.
+    unknown_since: Option<Instant>,
+}
 
 impl Controller {
     /// Whether a namespace may have room for service accounts that are not known.
@@ -192,8 +213,9 @@ impl Controller {
             .await;
         let summary = namespaces.summary;
         let is_empty = delivery.is_none() && summary.is_clean;
-        let is_settled =
-            has_accounts && namespaces.writes.is_empty() && self.namespaces.pending.is_empty();
+        let is_settled = has_accounts
+            && namespaces.writes.is_empty()
+            && self.namespaces.executor.pending.is_empty();
         let has_references = summary.accounts > 0 || has_references && !is_settled;
         let left = Some(copies_with(has_references)).filter(|_| !is_empty);
         let is_forgotten = left.is_none() && self.cache.state().namespaces.is_some();
@@ -252,11 +274,10 @@ impl Controller {
         global: Option<&Global>,
         watch: &PullSecretsWatch,
         has_accounts: bool,
-    ) -> NamespacesPlan {
+    ) -> DeliveryPlan {
         let live = self.cache.live_namespaces();
-        self.namespaces
-            .memory
-            .retain(|name| live.contains_key(name));
+        let memory = &mut self.namespaces.executor.memory;
+        memory.retain(|name| live.contains_key(name));
         let mut namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         let stable = if namespaces.needs_stable {
             self.stable(global).await
@@ -274,17 +295,11 @@ impl Controller {
         let wrote = !writes.is_empty();
         if wrote {
             let key = self.cache.state().proof_key;
-            let mut writes = NamespaceWrites {
-                applier: &self.applier,
-                memory: &mut self.namespaces.memory,
-                watched: &mut self.cache.pull_secrets,
-                name: &watch.secret_name,
-                delivery: delivery.as_ref(),
-                key,
-                waiting: writes.into_iter(),
-                rendered: HashMap::new(),
-            };
-            perform(&mut writes, &mut self.namespaces.pending).await;
+            let objects = Objects::Namespaces(&mut self.cache.pull_secrets);
+            let executor = &mut self.namespaces.executor;
+            executor
+                .execute(writes, &self.applier, objects, key, delivery.as_ref())
+                .await;
             namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         }
         namespaces
@@ -301,12 +316,12 @@ impl Controller {
         delivery: Option<Delivery>,
         secret_name: &str,
         has_accounts: bool,
-    ) -> NamespacesPlan {
+    ) -> DeliveryPlan {
         let secrets = &self.cache.pull_secrets.secrets.live;
         // Only the times that others wrote are by the wall clock.
         let wall = Timestamp::now();
-        let Delivering {
-            memory,
+        let ForNamespaces {
+            executor,
             clock,
             ownership,
             digests,
@@ -322,7 +337,7 @@ impl Controller {
             secrets,
             accounts: has_accounts.then_some(&self.cache.pull_secrets.accounts.live),
             crowded: self.cache.pull_secrets.accounts.full(),
-            memory,
+            memory: &executor.memory,
             clock,
             ownership,
             now: steady(),
