@@ -1,4 +1,4 @@
-//! Docker's config.json and podman's auth.json as they are on a workstation, where programs may hold the passwords. Pure.
+//! Docker's config.json and podman's auth.json on a workstation, where credential helpers may hold the passwords. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,24 +8,24 @@ use globalps_registry::registry_name;
 
 use crate::error::{Failure, Result};
 
-/// Docker Hub as docker writes it.
+/// Docker's key for Docker Hub.
 const HUB_KEY: &str = "https://index.docker.io/v1/";
 
 /// Credentials in a file or in a Secret.
 #[derive(Debug)]
 pub(crate) struct AuthFile {
-    /// For messages.
+    /// Name of the file or Secret in messages.
     pub name: String,
     config: DockerConfig,
-    /// Its user wrote it on this machine: the programs that it names may run.
+    /// The user wrote the file on this machine, so the helpers that it names may run.
     is_own: bool,
 }
 
-/// Where the password of a registry is.
+/// Where the password of a registry is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     Here(Credential),
-    /// The program `docker-credential-HELPER` has it under this name.
+    /// In `docker-credential-HELPER`, under this server name.
     Helper {
         helper: String,
         server: String,
@@ -36,7 +36,7 @@ impl AuthFile {
     pub(crate) fn new(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         let name = name.into();
         let config = parse(bytes).and_then(|config| {
-            // Kubelets read one as a file without entries.
+            // A kubelet reads a manifest as a file without entries.
             let is_manifest = config.is_manifest();
             (!is_manifest)
                 .then_some(config)
@@ -63,7 +63,7 @@ impl AuthFile {
         })
     }
 
-    /// The content of a Secret, or of a file for one. It must not choose the programs that run on this machine.
+    /// The content of a Secret, or of a file for one. Such content must not choose programs that run on this machine.
     pub(crate) fn of_others(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         Ok(Self {
             is_own: false,
@@ -71,7 +71,7 @@ impl AuthFile {
         })
     }
 
-    /// Every registry that there is something about, each by one name.
+    /// Canonical names of all registries with an entry or a helper.
     pub(crate) fn registries(&self) -> BTreeSet<String> {
         let entries = self.config.entries().iter().map(Entry::key);
         let helpers = self.config.helpers().of_registries().iter();
@@ -80,8 +80,8 @@ impl AuthFile {
         entries.chain(helpers).map(registry_name).collect()
     }
 
-    /// Where to look for a registry's password, in docker's order; without programs, where the file is not the user's own.
-    /// Empty: the file says nothing of it.
+    /// Where a registry's password is stored, in docker's order. Helpers are omitted if the file is not the user's own.
+    /// Empty if the file doesn't mention the registry.
     pub(crate) fn places(&self, registry: &str) -> Result<Vec<Place>> {
         let mut places = self.all_places(registry)?;
         if self.is_own {
@@ -144,7 +144,7 @@ impl AuthFile {
         Ok(places)
     }
 
-    /// `None`: the entry only marks a login; the password is stored elsewhere.
+    /// `None` if the entry only marks a login: the password is stored elsewhere.
     fn credential(&self, registry: &str, entry: &Entry) -> Result<Option<Credential>> {
         let credential = entry.credential().map_err(|error| {
             Failure::new(
@@ -156,7 +156,7 @@ impl AuthFile {
                 "log in to the registry once more, or take the entry out",
             )
         })?;
-        // Nothing can authenticate with one of both.
+        // A user without a password, or a password without a user, can't authenticate.
         let complete = credential.filter(|credential| credential.is_complete());
         if complete.is_none() && entry.has_identity_token() {
             return Err(identity_token(registry, &self.name));
@@ -165,7 +165,7 @@ impl AuthFile {
     }
 }
 
-/// A node could not use it.
+/// The error for an identity token, which a kubelet can't use.
 pub(crate) fn identity_token(registry: &str, source: &str) -> Failure {
     Failure::new(
         format!(

@@ -1,4 +1,4 @@
-//! Parses files with credentials: a config.json, or manifests with Secrets, as YAML or JSON. Pure.
+//! Parses files with credentials: a config.json, or manifests of Secrets as YAML or JSON. Pure.
 
 use globalps_core::names;
 use globalps_dockerconfig::{DockerConfig, validate_bytes};
@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::error::{Failure, Result};
 use crate::secret::additional::refuse_invalid;
 
-/// Credentials as a file has them, not looked into.
+/// Unparsed credentials from a file.
 pub(crate) struct Content {
-    /// Of the Secret; `None`: the file is no manifest.
+    /// Name of the Secret; `None` if the file is not a manifest.
     pub(crate) secret: Option<String>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -27,7 +27,7 @@ pub(crate) fn valid(bytes: &[u8]) -> Result<DockerConfig> {
     Ok(config.unwrap_or_default())
 }
 
-/// The one Secret's content; of several, the additional pull secret's.
+/// The content of the only Secret; if there are several, of the additional pull secret.
 pub(crate) fn content(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut contents = contents(bytes)?;
     if contents.len() > 1 {
@@ -77,7 +77,7 @@ pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<Content>> {
     Ok(contents)
 }
 
-/// The objects of a file, those in a List too; none: it is not a manifest.
+/// The objects in a file, including items of a List; empty if the file is not a manifest.
 fn manifests(bytes: &[u8]) -> Vec<Value> {
     let documents: Vec<Value> = match serde_json::from_slice(bytes) {
         Ok(value) => vec![value],
@@ -97,7 +97,7 @@ fn manifests(bytes: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-/// `None`: it has no credentials for registries.
+/// `None` if the Secret has no registry credentials.
 fn content_of(secret: Secret) -> Option<Content> {
     let plain = secret
         .string_data

@@ -1,4 +1,4 @@
-//! What an additional pull secret changes against what is in force. Pure.
+//! The changes between an additional pull secret and the content in force. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +18,12 @@ use crate::secret::scope::ScopeChange;
 pub(crate) enum Kind {
     Added,
     Changed,
-    /// It goes, and the credential of another pull secret takes its place.
+    /// It is removed, and the credential of another pull secret replaces it.
     #[serde(rename = "changed")]
     Replaced,
-    /// It takes the place of the credential of the original pull secret or of another source.
+    /// It replaces the credential of the original pull secret or of another source.
     Overridden,
-    /// The credential of the original pull secret or of another source stays in its place.
+    /// It has no effect: the credential of the original pull secret or of another source takes precedence.
     Shadowed,
     Removed,
 }
@@ -35,7 +35,7 @@ pub(crate) struct Change {
     pub change: Kind,
 }
 
-/// Whether the merged credentials of nodes change.
+/// Whether the credentials merged for the nodes change.
 pub(crate) fn reach_nodes(changes: &[Change]) -> bool {
     changes.iter().any(|it| it.change != Kind::Shadowed)
 }
@@ -46,7 +46,7 @@ pub(crate) fn reach_nodes(changes: &[Change]) -> bool {
 pub(crate) struct Difference {
     pub changes: Vec<Change>,
     pub lagging_nodes: Vec<String>,
-    /// Of sources that have a scope, or had one.
+    /// Scopes of sources that have one now or had one before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<ScopeChange>,
     #[serde(flatten)]
@@ -54,36 +54,36 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// Whether anything differs apart from nodes that are behind.
+    /// Whether nothing differs; nodes that lag behind don't count.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.scopes.is_empty() && self.effects.delivery.is_none()
     }
 
-    /// What differs beside registries, a signed line each.
+    /// Differences other than registries, one signed line each.
     pub(crate) fn beside(&self) -> String {
         let scopes: String = self.scopes.iter().map(ScopeChange::text).collect();
         self.effects.change() + &scopes
     }
 }
 
-/// What the controller put in force last.
+/// The content that the controller last put in force.
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
-    /// Content of the pull secret that is compared: the additional one, or that of another source.
+    /// Content of the pull secret to compare: the additional one, or that of another source.
     pub additional: DockerConfig,
     pub original: DockerConfig,
     pub precedence: Precedence,
-    /// Sources of every pod with a higher precedence than the one that is compared, and with a lower one.
+    /// Sources for every pod with a higher, and with a lower precedence than the pull secret to compare.
     pub before: DockerConfig,
     pub after: DockerConfig,
-    /// Sources that only some pods may use.
+    /// Sources with a scope.
     pub scoped: Vec<(String, Scope)>,
-    /// Names of the sources that every pod may use.
+    /// Names of the sources for every pod.
     pub everybodys: Vec<String>,
 }
 
 impl InForce {
-    /// One content, with no other source beside it.
+    /// Only this content, without other sources.
     pub(crate) fn only(additional: DockerConfig) -> Self {
         Self {
             additional,
@@ -91,7 +91,8 @@ impl InForce {
         }
     }
 
-    /// Everything for every pod in place of the compared pull secret, and `scoped` with it: if all of it goes.
+    /// Treats all sources for every pod, and `scoped`, as the pull secret to compare: for a change that removes all of
+    /// them.
     pub(crate) fn whole(self, scoped: impl Iterator<Item = DockerConfig>) -> Self {
         let own = first_wins(&self.before, &first_wins(&self.additional, &self.after));
         Self {
@@ -102,8 +103,8 @@ impl InForce {
         }
     }
 
-    /// With this content of the compared pull secret; `None`: it is not valid, so that in force stays. So does it if the new content
-    /// has no credentials and that in force has some.
+    /// With this content in place of the compared pull secret's. Keeps the content in force if `content` is `None`,
+    /// which means invalid, or if `content` has no credentials and the content in force has some.
     pub(crate) fn with(self, content: Option<DockerConfig>) -> Self {
         let has_some = !self.additional.is_without_credentials();
         match content.filter(|content| !(has_some && content.is_without_credentials())) {
@@ -112,7 +113,7 @@ impl InForce {
         }
     }
 
-    /// `compared`: name of the pull secret.
+    /// `compared`: name of the pull secret to compare.
     pub(crate) fn of(
         global: Option<&Secret>,
         spec: Option<&GlobalPullSecretSpec>,
@@ -146,7 +147,7 @@ impl InForce {
         let names: Vec<&str> = names
             .filter(|name| found.everybodys.iter().any(|known| known == name))
             .collect();
-        // In force until the controller has taken them out, which it may hold.
+        // Sources that the spec no longer names stay in force until the controller removes them, which it may hold.
         let unnamed = found.everybodys.iter().map(String::as_str);
         let unnamed = unnamed.filter(|name| !names.contains(name));
         let further = names.iter().copied().chain(unnamed);
@@ -171,7 +172,7 @@ impl InForce {
         found
     }
 
-    /// What nodes have for every pod with this content in place of the compared one.
+    /// The merged credentials for every pod of a node, with this content in place of the compared pull secret's.
     pub(crate) fn effective(&self, content: &DockerConfig) -> DockerConfig {
         let combined = first_wins(&self.before, &first_wins(content, &self.after));
         merge(&self.original, &combined, self.precedence).config
@@ -182,8 +183,8 @@ fn first_wins(first: &DockerConfig, second: &DockerConfig) -> DockerConfig {
     merge(second, first, Precedence::Additional).config
 }
 
-/// One element for each registry for which nodes have something else once `proposed` is in force, by name; and for those
-/// of `proposed` that do not come into force.
+/// The registries, by name, whose credentials on nodes differ once `proposed` is in force, and those of `proposed` that
+/// have no effect.
 pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change> {
     let before = in_force.additional.by_canonical_key();
     let after = proposed.by_canonical_key();
@@ -230,7 +231,7 @@ pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change
 
 const REPLACED: &str = "*** (after, another pull secret)";
 
-/// The changes as kubectl shows them, with every credential masked.
+/// The changes in the style of kubectl, with every credential masked.
 pub(crate) fn text(changes: &[Change]) -> String {
     changes
         .iter()
@@ -257,7 +258,7 @@ pub(crate) fn text(changes: &[Change]) -> String {
         .collect()
 }
 
-/// As [`text`]; where nothing changes, it says so. `places`: `on the nodes`, for example.
+/// Like [`text`], but says so if nothing changes. `places`: such as `on the nodes`.
 pub(crate) fn text_of_all(changes: &[Change], places: &str) -> String {
     if changes.is_empty() {
         return format!("no credential {places} changes\n");
@@ -265,7 +266,7 @@ pub(crate) fn text_of_all(changes: &[Change], places: &str) -> String {
     text(changes)
 }
 
-/// Both sides as text, one line a registry, every credential masked: what another program may compare.
+/// Both sides as text for an external diff program: one line per registry, every credential masked.
 pub(crate) fn sides(
     in_force: &InForce,
     proposed: &DockerConfig,

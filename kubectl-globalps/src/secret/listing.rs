@@ -1,4 +1,4 @@
-//! The registries whose credentials are in force: from where, for whom, since when, and how far they are. Pure.
+//! The registries with credentials in force: source, scope, age, and progress. Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,26 @@ use crate::secret::history::Revision;
 use crate::secret::scope::{EVERY_POD, in_force};
 use crate::terminal::layout::{Layout, age, laid_out_by};
 
-/// What the rows depend on. `None`: hidden from this user, except where it says otherwise.
+/// Input of the rows. `None` means hidden from this user, unless a field says otherwise.
 pub(crate) struct Snapshot<'a> {
     pub gps: &'a GlobalPullSecret,
     pub global: Option<&'a Secret>,
-    /// The newest first; empty: hidden.
+    /// Newest first; empty if hidden.
     pub revisions: &'a [Revision],
     pub nodes: Option<&'a [&'a NodePullSecret]>,
-    /// The Secrets in namespaces. Needed for sources with a scope only.
+    /// The pull secrets in namespaces. Only needed for sources with a scope.
     pub in_namespaces: Option<&'a [SecretSeen]>,
     pub hidden: Vec<String>,
 }
 
-/// A source's credentials that no pod gets, as the controller reports it.
+/// The controller reports this for credentials that reach no pod.
 const NOT_DELIVERABLE: &str = "NotDeliverable";
 
 /// `list -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listing {
     pub registries: Vec<Row>,
-    /// What this user may not read, so that fields are `null` or empty, or rows are missing.
+    /// What this user may not read. Fields are `null` or empty, or rows are missing, because of it.
     pub hidden: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ enum Kind {
     Additional,
     Source,
     Original,
-    /// No pull secret that is known has it.
+    /// No known pull secret contains it.
     #[default]
     Unknown,
 }
@@ -54,34 +54,34 @@ enum Kind {
 pub(crate) struct Row {
     /// Canonical name, optionally with a path.
     pub registry: String,
-    /// Empty: none, or hidden.
+    /// Empty if there is none, or it is hidden.
     user: String,
-    /// Name of the Secret; of the original, with its namespace.
+    /// Name of the Secret; for the original pull secret, with its namespace.
     source: String,
     kind: Kind,
-    /// Who may pull with it; `null`: every pod.
+    /// The pods that may use it; `null`: every pod.
     scope: Option<Scope>,
-    /// To nodes: `ConfigFile` or `CredentialProvider`. Otherwise `ImagePullSecrets`, or `None`. `NotDeliverable`: no pod
-    /// gets it.
+    /// `ConfigFile` or `CredentialProvider` on nodes; `ImagePullSecrets` or `None` otherwise; `NotDeliverable` if it
+    /// reaches no pod.
     delivery: &'static str,
-    /// Nodes that have it, and that should.
+    /// Nodes that have it, and nodes that should have it.
     nodes: Option<usize>,
     nodes_total: Option<usize>,
-    /// Namespaces that have it; `null`: hidden, or it is not delivered there.
+    /// Namespaces that have it; `null` if hidden, or if it is not delivered to namespaces.
     namespaces: Option<u32>,
-    /// The first revision with this credential, as far as it is known.
+    /// The first known revision with this credential.
     revision: Option<i64>,
-    /// An earlier one may have it too.
+    /// An earlier revision may have had it too.
     or_earlier: bool,
-    /// When every node had this revision: RFC 3339; empty: not yet, or unknown.
+    /// When every node had this revision, in RFC 3339; empty if not yet, or unknown.
     since: String,
-    /// When the password ends, if it is a token that says so: RFC 3339.
+    /// When the password expires, in RFC 3339, if it is a token with an expiry.
     pub expires: Option<String>,
     #[serde(skip)]
     since_time: Option<Timestamp>,
 }
 
-/// A pull secret whose content may be in force for every pod.
+/// A pull secret whose content for every pod may be in force.
 struct Candidate {
     kind: Kind,
     name: String,
@@ -105,7 +105,7 @@ impl Listing {
         });
         let undelivered: Vec<Row> = undelivered.collect();
         registries.extend(undelivered);
-        // Stable: of one registry, the credential for every pod comes first.
+        // A stable sort: for each registry, the credential for every pod stays first.
         registries.sort_by(|a, b| a.registry.cmp(&b.registry));
         Self {
             registries,
@@ -200,7 +200,7 @@ fn of_content(snapshot: &Snapshot, global: &Secret) -> Vec<Row> {
     of_every_pod.into_iter().chain(of_scopes).collect()
 }
 
-/// Those whose credentials are for every pod, the one that wins first.
+/// The pull secrets for every pod, in order of precedence.
 fn candidates(gps: &GlobalPullSecret, global: &Secret) -> Vec<Candidate> {
     let spec = &gps.spec;
     let candidate = |kind, name: &str, key: &str| Candidate {
@@ -244,7 +244,7 @@ fn of_every_pod(
     };
     let found = candidates.iter().find(|found| has_it(&found.config));
     let kind = found.map_or(Kind::Unknown, |found| found.kind);
-    // All of the content for every pod is as it is since then.
+    // The content for every pod has been unchanged since this revision.
     let mut first = since.of_source("").number;
     if kind == Kind::Additional {
         let kept = snapshot.revisions.iter();
@@ -295,7 +295,7 @@ fn of_scope(
         source: source.clone(),
         kind: Kind::Source,
         scope: Some(scope.clone()),
-        // The file of a node is for every pod.
+        // A node's credentials file is for every pod.
         delivery: match row.delivery {
             "ConfigFile" if images => "ImagePullSecrets",
             "ConfigFile" => "None",
@@ -308,7 +308,7 @@ fn of_scope(
     }
 }
 
-/// What every credential in force has.
+/// The fields that every credential in force has.
 fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row {
     let credential = entry.credential().ok().flatten();
     let user = credential.map(|known| String::from_utf8_lossy(known.username.expose()));
@@ -344,7 +344,7 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
     }
 }
 
-/// Without the content, the registries of sources are known, and nothing more of them.
+/// Rows from the status: without the content, only the registries of the sources are known.
 fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<Row> {
     let status = snapshot.gps.status.as_ref();
     let sources = status.into_iter().flat_map(|status| &status.sources);

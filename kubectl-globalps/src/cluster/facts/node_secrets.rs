@@ -1,4 +1,4 @@
-//! The `NodePullSecret`s, without what nobody looks at: of an object's answer that is more than half.
+//! The `NodePullSecret`s without unused fields, which are more than half of a response.
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
 use globalps_core::decode::{Item, Unreadable};
@@ -24,7 +24,7 @@ pub(super) struct Slim {
 
 globalps_core::view!(Slim: NodePullSecret);
 
-/// One that can't be decoded says so by its phase.
+/// Turns an object that can't be decoded into one with phase `Unreadable`.
 fn shown(object: Result<Slim, Box<Unreadable>>) -> NodePullSecret {
     match object {
         Ok(slim) => slim.into(),
@@ -57,7 +57,7 @@ impl From<Slim> for NodePullSecret {
     }
 }
 
-/// All of the pull secrets' namespace.
+/// Lists all in the namespace of the pull secrets.
 pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>> {
     let path = NodePullSecret::url_path(&(), Some(&cluster.namespace));
     let list = Request::new(path);

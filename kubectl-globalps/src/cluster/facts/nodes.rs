@@ -1,5 +1,6 @@
-//! The cluster's Nodes. A Node has about ten kilobytes, but only a few bytes matter. So the plugin requests the table of
-//! `kubectl get nodes`, and then details of the few nodes that are excluded or not ready. A watch brings lines of that table too.
+//! The cluster's Nodes. A Node has about ten kilobytes, of which only a few bytes matter. The plugin therefore requests
+//! the table of `kubectl get nodes`, and then the details of the few nodes that are excluded or not ready. A watch
+//! returns rows of that table too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,22 +29,22 @@ use crate::error::{Failure, Result};
 
 const DOING: &str = "list the Nodes";
 const DOING_WATCH: &str = "watch the Nodes";
-/// Lines that are asked for at a time; each has some 200 bytes.
+/// Rows per page; a row has about 200 bytes.
 const LINES: u32 = 5000;
-/// Where more nodes than these are not ready, all are asked for in full: that is fewer requests.
+/// If more nodes than this are not ready, requests all Nodes in full, which takes fewer requests.
 const FEW: usize = 32;
-/// Requests at the same time.
+/// Concurrent requests.
 const AT_ONCE: usize = 8;
-/// Changes whose details are asked for together.
+/// Changes whose details are requested together.
 const AT_A_TIME: usize = 500;
 
-/// What the API server shows to people: a list, or an event of a watch.
+/// A table as the API server prints it for `kubectl get`: a list, or an event of a watch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Table<M> {
     #[serde(default)]
     metadata: M,
-    /// `None`: those of an earlier event.
+    /// `None`: the columns are those of an earlier event.
     column_definitions: Option<Vec<Column>>,
     rows: Vec<Row>,
 }
@@ -58,7 +59,7 @@ struct Column {
 #[derive(Clone, Debug, Deserialize)]
 struct Row {
     cells: Vec<Value>,
-    /// With metadata only, where that was asked for.
+    /// Only the metadata, if the request asked for it.
     object: Option<RowObject>,
 }
 
@@ -72,7 +73,7 @@ impl Row {
         self.cells.get(column)?.as_str()
     }
 
-    /// `Ready`, `NotReady`, `Unknown`, each perhaps with `,SchedulingDisabled`.
+    /// The status is `Ready`, `NotReady` or `Unknown`, optionally followed by `,SchedulingDisabled`.
     fn is_ready(&self, status: usize) -> Option<bool> {
         let first = self.text(status)?.split(',').next()?;
         Some(first == "Ready")
@@ -85,14 +86,14 @@ impl<M> Table<M> {
         columns.position(|column| column.name == name)
     }
 
-    /// Each node with whether it is ready; `None` where the table does not tell.
+    /// Each node and whether it is ready; `None` if the table lacks the columns.
     fn nodes(&self) -> Option<Vec<(String, bool)>> {
         let (name, status) = (self.column("Name")?, self.column("Status")?);
         let node = |row: &Row| Some((row.text(name)?.to_owned(), row.is_ready(status)?));
         self.rows.iter().map(node).collect()
     }
 
-    /// `status`: that column, as an event had it.
+    /// `status`: index of that column, from this or an earlier event.
     fn lines(self, asked: &Asked, status: &mut Option<usize>) -> Objects<Line> {
         *status = self.column("Status").or(*status);
         let line = |row: Row| {
@@ -105,24 +106,24 @@ impl<M> Table<M> {
     }
 }
 
-/// Which Nodes are asked for, and what is asked of them.
+/// Which Nodes are requested, and how they are selected.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked {
-    /// Of labels, as kubectl takes it; `None`: all.
+    /// A label selector in kubectl's syntax; `None`: all nodes.
     pub(super) selector: Option<String>,
     /// `spec.nodeSelector`: nodes without these labels are excluded.
     pub(super) node_selector: BTreeMap<String, String>,
 }
 
 impl Asked {
-    /// Those that match this, too.
+    /// The selector with a further requirement.
     fn with(&self, requirement: &str) -> String {
         let selector = self.selector.iter().map(String::as_str);
         let both: Vec<&str> = selector.chain([requirement]).collect();
         both.join(",")
     }
 
-    /// Requirements of excluded nodes; each is enough.
+    /// Label requirements, each of which matches excluded nodes.
     fn exclusions(&self) -> impl Iterator<Item = String> {
         let marked = names::NODE_EXCLUDE_LABELS.map(|label| format!("{label}=true"));
         let wanted = self.node_selector.iter();
@@ -134,11 +135,11 @@ impl Asked {
     }
 }
 
-/// A line of a watch.
+/// A row of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Known(NodeFacts),
-    /// Not ready, or the line does not tell: only the whole object says more.
+    /// Not ready, or the row doesn't tell: only the whole object has the details.
     Open(NodeFacts),
 }
 
@@ -198,7 +199,7 @@ pub(super) async fn list(cluster: &Cluster<'_>, asked: &Asked) -> Result<Store<N
     Ok(store)
 }
 
-/// Of these nodes, and perhaps of others that the selector matches.
+/// Details of these nodes, possibly with others that the selector matches.
 async fn details(
     cluster: &Cluster<'_>,
     names: BTreeSet<String>,
@@ -211,7 +212,7 @@ async fn details(
         selector: None,
         ..asked.clone()
     };
-    // By a list too, since who may list nodes may perhaps not get one.
+    // Uses a list for a single node too, because a user who may list nodes may lack the permission to get one.
     let each = stream::iter(names).map(|name| {
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
         in_full(cluster, params, of_names)
@@ -224,7 +225,7 @@ async fn details(
     Ok(store)
 }
 
-/// Continues from the list. It transfers whole Nodes only while they are not ready.
+/// Continues from the list. Transfers whole Nodes only while they are not ready.
 pub(super) fn watch<'a>(
     cluster: &'a Cluster<'a>,
     listed: &Store<NodeFacts>,
@@ -238,7 +239,7 @@ pub(super) fn watch<'a>(
     settled.flat_map(stream::iter).boxed_local()
 }
 
-/// `version`: of a list that is known already.
+/// `version`: `resourceVersion` of a list that was read already.
 async fn events<'a>(
     cluster: &'a Cluster<'a>,
     asked: Asked,
@@ -268,7 +269,7 @@ async fn events<'a>(
     Ok(stream::iter(listed).chain(changes))
 }
 
-/// The client, which asks for what the API server shows to people.
+/// A client that requests tables.
 fn tables(client: &Client) -> Client {
     let client = client.clone();
     let service = service_fn(move |mut request: hyper::Request<Body>| {
@@ -280,7 +281,7 @@ fn tables(client: &Client) -> Client {
     Client::new(service, names::NAMESPACE)
 }
 
-/// Changes with the details of the nodes that are not ready. Where there are no details, such a node has its status since now.
+/// Adds the details of nodes that are not ready. A node without details counts as not ready since now.
 async fn settled(
     cluster: &Cluster<'_>,
     signals: Vec<Signal<Update<Line>>>,
@@ -315,7 +316,7 @@ async fn settled(
     signals.into_iter().map(settle).collect()
 }
 
-/// Names of those nodes.
+/// Names of the nodes whose details are missing.
 fn open(signal: &Signal<Update<Line>>) -> impl Iterator<Item = String> {
     let lines = match signal {
         Signal::Changed(Update::Some(lines)) => lines.as_slice(),
@@ -326,7 +327,7 @@ fn open(signal: &Signal<Update<Line>>) -> impl Iterator<Item = String> {
     open.map(|(name, _)| name.clone())
 }
 
-/// Nodes as the API server shows them to people.
+/// Reads the table of the Nodes.
 async fn lines(
     cluster: &Cluster<'_>,
     selector: Option<&str>,
@@ -358,7 +359,7 @@ async fn lines(
     }
 }
 
-/// Nodes with all that they have.
+/// Reads whole Nodes.
 async fn in_full(
     cluster: &Cluster<'_>,
     params: ListParams,

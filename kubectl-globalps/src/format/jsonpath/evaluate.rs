@@ -1,4 +1,4 @@
-//! What a template prints of a value.
+//! Evaluates a template for a value.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::path::{Action, JsonPath, Operator, Path, Step};
 
 impl JsonPath {
-    /// As `-o jsonpath=`: values of one pair of braces are separated by spaces.
+    /// Like `-o jsonpath=`: separates the values of one pair of braces by spaces.
     pub(crate) fn text(&self, value: &Value) -> Result<String, String> {
         let texts = self.results(value)?.into_iter().map(|values| {
             let texts: Vec<String> = values.into_iter().map(shown).collect();
@@ -18,7 +18,7 @@ impl JsonPath {
         Ok(texts.collect())
     }
 
-    /// As `-o jsonpath-as-json=`: a list for each pair of braces.
+    /// Like `-o jsonpath-as-json=`: prints a list for each pair of braces.
     pub(crate) fn lists(&self, value: &Value) -> Result<String, String> {
         let mut text = Vec::new();
         for values in self.results(value)? {
@@ -39,7 +39,7 @@ impl JsonPath {
     }
 }
 
-/// As far as the end of the range in which the actions are.
+/// Runs the actions up to the end of the range that contains them.
 fn run<'a>(
     actions: &'a [Action],
     value: &'a Value,
@@ -56,7 +56,8 @@ fn run<'a>(
                 for item in walk(vec![value], path)? {
                     run(body, item, found)?;
                 }
-                // A range without an end is run once, and what follows it again for the whole: so does kubectl.
+                // Like kubectl: without an `end`, the actions after the range run for each item, and then once for the
+                // whole value.
                 at += end(body).map_or(0, |end| end + 1);
             }
         }
@@ -64,7 +65,7 @@ fn run<'a>(
     Ok(())
 }
 
-/// Where the range ends that these actions are in.
+/// Index of the `End` of the range that contains these actions.
 fn end(actions: &[Action]) -> Option<usize> {
     let mut depth = 0;
     actions.iter().position(|action| {
@@ -116,7 +117,7 @@ fn one<'a>(from: Vec<&'a Value>, step: &'a Step) -> Result<Vec<&'a Value>, Strin
     Ok(to)
 }
 
-/// Without what is missing.
+/// The values as lists; skips `null`.
 fn lists(from: Vec<&Value>) -> Result<Vec<&Vec<Value>>, String> {
     let there = from.into_iter().filter(|value| !value.is_null());
     there
@@ -139,7 +140,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Position in a list of this length.
+/// Resolves an index, which counts from the end if negative.
 fn at(index: i64, length: usize) -> Result<usize, String> {
     let found = from_the_end(index, length).filter(|at| *at < length);
     found.ok_or_else(|| out_of_bounds(index, length))
@@ -180,7 +181,7 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// What is empty, and numbers and booleans, are left out.
+/// Skips empty values, numbers and booleans.
 fn descend<'a>(value: &'a Value, to: &mut Vec<&'a Value>) {
     let children = children(value);
     if !children.is_empty() || value.as_str().is_some_and(|text| !text.is_empty()) {
@@ -239,7 +240,7 @@ fn holds(operator: Operator, left: &Value, right: &Value) -> Result<bool, String
     })
 }
 
-/// Objects and lists as JSON.
+/// Prints objects and lists as JSON.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! A template from its text. Errors say at which character.
+//! Parses a template. Errors name the position.
 
 use std::str::FromStr;
 
@@ -52,7 +52,7 @@ fn plain(text: &str) -> Action {
     Action::Print(vec![Step::Text(text.into())])
 }
 
-/// What an action begins or ends.
+/// Begins or ends a range.
 enum Block {
     Range,
     End,
@@ -62,7 +62,7 @@ struct Parser<'t> {
     template: &'t str,
     at: usize,
     end: usize,
-    /// In braces of its own; otherwise it is part of a path.
+    /// Whether the text has its own braces; otherwise it is part of a path.
     is_action: bool,
 }
 
@@ -82,7 +82,7 @@ impl<'t> Parser<'t> {
         format!("character {}: {reason}", before + 1)
     }
 
-    /// A path that is a part of this one.
+    /// A parser for a part of this path.
     fn part(&self, at: usize, end: usize) -> Parser<'t> {
         Parser {
             template: self.template,
@@ -144,7 +144,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// As far as what can't be in a name. A backslash takes the next character into it.
+    /// Reads up to a character that can't be part of a name. A backslash escapes the next character.
     fn word(&mut self, from: usize) -> &'t str {
         while let Some(next) = self.next() {
             if next == '\\' {
@@ -193,7 +193,7 @@ impl<'t> Parser<'t> {
         Ok(Step::Text(text.into()))
     }
 
-    /// `from`: where they open.
+    /// `from`: position of the opening bracket.
     fn brackets(&mut self, from: usize) -> Result<Path, String> {
         let rest = self.rest();
         let close = rest
@@ -216,7 +216,7 @@ impl<'t> Parser<'t> {
         Ok(vec![Step::Union(paths)])
     }
 
-    /// What is in brackets, or one of several parts of it.
+    /// Parses the content of brackets, or one element of a union.
     fn inside(&self, at: usize, text: &str) -> Result<Path, String> {
         if text == "*" {
             return Ok(vec![slice(None, None, 1)]);
@@ -313,7 +313,7 @@ fn operator(text: &str) -> Option<Operator> {
     })
 }
 
-/// As Go reads a text in quotes.
+/// Unescapes a quoted string by Go's rules.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text;

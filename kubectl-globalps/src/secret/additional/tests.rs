@@ -1,6 +1,6 @@
 use super::*;
 
-/// `u:p` for each registry.
+/// User `u` with password `p` for each registry.
 fn logins(registries: &[&str]) -> Vec<Login> {
     let credential = Credential {
         username: globalps_dockerconfig::Secret::new("u"),
@@ -166,7 +166,7 @@ fn an_immutable_secret_is_not_changed_and_says_so() {
         failure.message,
         "Secret `additional-pull-secret` is immutable"
     );
-    // Nobody deletes and creates within two seconds by hand.
+    // A user can't delete and create the Secret within two seconds.
     assert!(
         failure.hint.contains("`kubectl replace --force -f FILE`"),
         "{}",

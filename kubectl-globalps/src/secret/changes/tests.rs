@@ -1,6 +1,6 @@
 use super::*;
 
-/// `"a:dTpw b:dTpx"` as credentials.
+/// Parses `"a:dTpw b:dTpx"`.
 fn config(text: &str) -> DockerConfig {
     let auths: Vec<String> = text
         .split_whitespace()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 const ID: &str = "00000000000000ab";
 
-/// `"a:dTpw b:dTpx"` as the value of a Secret.
+/// Converts `"a:dTpw b:dTpx"` into the value of a Secret.
 fn auths(text: &str) -> Value {
     let words = text.split_whitespace();
     let auths: serde_json::Map<String, Value> = words
@@ -17,7 +17,7 @@ fn auths(text: &str) -> Value {
     ))
 }
 
-/// `data`: by key. `since`: the revision of each part.
+/// `data`: values by key. `since`: the revision of each part.
 fn secret(revision: &str, since: &Value, data: &[(&str, Value)]) -> Secret {
     let data: serde_json::Map<String, Value> = data
         .iter()
