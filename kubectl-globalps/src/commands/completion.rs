@@ -25,13 +25,13 @@ use crate::view::status::has_failed;
 /// Users don't wait longer for a completion.
 const DEADLINE: Duration = Duration::from_millis(1500);
 
-/// What cobra's shell scripts take for "do not offer files".
+/// Tells cobra's shell scripts not to complete file names.
 const NO_FILES: u8 = 4;
 
-/// What they take for "the word is not complete".
+/// Tells them not to add a space after the word.
 const NO_SPACE: u8 = 2;
 
-/// The shell's script for the program under its own name.
+/// Prints the shell's script for the program's own name.
 pub(super) fn run(args: &Completion, printer: &Printer) -> Exit {
     let mut script = Vec::new();
     let mut command = Cli::command();
@@ -40,8 +40,8 @@ pub(super) fn run(args: &Completion, printer: &Printer) -> Exit {
     Exit::Done
 }
 
-/// Answers kubectl: one choice a line, a tab and a description, and a last line with what the shell is to do. What can't
-/// be read is omitted without a message: the message would appear in the command line.
+/// Prints the completions for kubectl: one per line with a tab and a description, then a line with a directive for the
+/// shell. Errors are silent, because a message would appear in the command line.
 pub(crate) fn answer(words: &[String]) {
     let printer = Printer::silent();
     let wanted = wanted(Cli::command(), words);
@@ -57,7 +57,7 @@ pub(crate) fn answer(words: &[String]) {
     printer.data(&lines.join("\n"));
 }
 
-/// What the shell is to do.
+/// The directive for the shell.
 fn directive(choices: &[Choice], files: bool) -> u8 {
     let is_open = |(word, _): &Choice| word.ends_with('=');
     let no_files = if files { 0 } else { NO_FILES };

@@ -1,4 +1,4 @@
-//! `list --where-old`: the places that still have content that was replaced.
+//! `list --where-old`: the places that still have replaced content.
 
 use globalps_core::api::NodePullSecret;
 use globalps_core::names;

@@ -1,4 +1,4 @@
-//! Checks credentials with the registries before they are written to a cluster.
+//! Checks credentials with the registries before a command writes them to a cluster.
 
 use futures::{StreamExt as _, stream};
 use globalps_dockerconfig::shown_key;
@@ -43,7 +43,8 @@ pub(super) fn trust(flags: &Asking) -> Result<Trust> {
     Ok(Trust::Authorities(certificates))
 }
 
-/// Every registry with its result, in the order of the logins. All checks together can take twelve times the timeout of one.
+/// The result for each registry, in the order of the logins. All checks together may take twelve times the timeout of
+/// one.
 pub(super) async fn ask(
     logins: &[Login],
     trust: Trust,
@@ -59,7 +60,7 @@ pub(super) async fn ask(
     registries.zip(answers).collect()
 }
 
-/// The answer to each question, in their order, under the same limit of time.
+/// The answer to each question, in order, with the same overall limit.
 pub(super) async fn ask_each<Q, T>(
     questions: &[Q],
     trust: Trust,
@@ -81,7 +82,7 @@ pub(super) async fn ask_each<Q, T>(
     answers.buffered(AT_ONCE).collect().await
 }
 
-/// Checks every registry; fails, before any change, if one rejects its credentials.
+/// Checks every registry. Fails before any change if a registry rejects its credentials.
 pub(super) async fn live_check(
     logins: &[Login],
     trust: Trust,

@@ -101,7 +101,7 @@ fn title(deployment: &Deployment) -> String {
     format!("{namespace}/{}", deployment.name_any())
 }
 
-/// The plan: data is the table, and everything else a message.
+/// Prints the plan: the table as data, everything else as messages.
 fn announce(
     found: &Found,
     running: &[&Deployment],
@@ -143,7 +143,7 @@ fn announce(
     }
 }
 
-/// Scales the tool to 0.
+/// Scales the tool to 0 replicas.
 async fn stop(cluster: &Cluster<'_>, deployment: &Deployment, how: DryRun) -> Result<()> {
     let title = title(deployment);
     let (namespace, name) = (
@@ -198,11 +198,11 @@ struct Summary {
     how: DryRun,
     accounts: usize,
     secrets: usize,
-    /// Messages.
+    /// Error messages.
     failed: Vec<String>,
 }
 
-/// References first, then the Secret; nothing where globalps' Secret went meanwhile.
+/// Removes the references, then the Secret. Does nothing if globalps' Secret has been deleted meanwhile.
 async fn migrate(
     cluster: &Cluster<'_>,
     found: &Found,
@@ -247,7 +247,7 @@ async fn migrate(
     Ok(())
 }
 
-/// Removes every reference to the patcher's Secret from the service account. `false`: there was none any more.
+/// Removes all references to the patcher's Secret from the service account. Returns `false` if there were none.
 async fn detach(
     cluster: &Cluster<'_>,
     found: &Found,
@@ -278,10 +278,10 @@ async fn detach(
         let patch: Patch<()> = Patch::Json(without_reference(&current, &found.secret_name));
         let doing = format!("remove the reference from {title}");
         match cluster.call(&doing, api.patch(name, &params, &patch)).await {
-            // Still there afterwards.
+            // A dry run leaves the reference, so a further attempt would find it again.
             Ok(_) if how == DryRun::Server => return Ok(true),
             Ok(_) => has_changed = true,
-            // Another client has written it since: the test of the patch fails.
+            // Another client has changed the service account since, so the patch's test fails.
             Err(failure) if (failure.is(422) || failure.is(409)) && attempt < ATTEMPTS => {
                 attempt += 1;
                 pause(attempt).await;

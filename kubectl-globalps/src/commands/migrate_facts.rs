@@ -27,18 +27,18 @@ use crate::secret::migration::{
 };
 use crate::view::check::Sight;
 
-/// Everything that the migration depends on.
+/// The facts that the migration depends on.
 pub(super) struct Found {
-    /// Of the patcher's Secrets.
+    /// Name of the patcher's Secrets.
     pub secret_name: String,
-    /// Of globalps' Secrets.
+    /// Name of globalps' Secrets.
     pub ours: String,
     pub attach: Attach,
-    /// The patcher's own.
+    /// The patcher's own Deployments.
     pub deployments: Vec<Deployment>,
-    /// Namespaces with something of the patcher.
+    /// Namespaces with objects of the patcher.
     pub places: BTreeMap<String, Place>,
-    /// Namespaces with a Secret of that name that is not the patcher's.
+    /// Namespaces whose Secret of that name is not the patcher's.
     pub foreign: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ async fn deployments(cluster: &Cluster<'_>) -> Result<Vec<Deployment>> {
     Ok(found)
 }
 
-/// Refuses where globalps has nothing in force.
+/// Refuses to migrate if globalps has nothing in force.
 async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered> {
     let gps = pull_secret::installed_configuration(cluster).await?;
     let gps = gps.filter(|gps| gps.spec.image_pull_secrets.enabled);
@@ -147,7 +147,8 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered> {
     })
 }
 
-/// The patcher's Secrets by namespace, compared with what globalps delivers there; and namespaces with another's Secret.
+/// The patcher's Secrets by namespace, compared with globalps' content there, and namespaces with a foreign Secret of
+/// that name.
 async fn old_secrets(
     cluster: &Cluster<'_>,
     name: &str,
@@ -186,7 +187,7 @@ async fn old_secrets(
     Ok((places, foreign))
 }
 
-/// Whether globalps has its present content in each of these namespaces.
+/// Records whether globalps has its current content in each of these namespaces.
 async fn judge(
     cluster: &Cluster<'_>,
     delivered: &Delivered,
@@ -198,7 +199,7 @@ async fn judge(
         namespaces(cluster),
         secrets(cluster, &delivered.settings.secret_name),
     )?;
-    // What is in a namespace that goes, goes with it.
+    // A terminating namespace takes its objects with it.
     places.retain(|name, _| seen.get(name).is_some_and(|seen| !seen.is_terminating));
     for (name, place) in places {
         let Some(seen) = seen.get(name) else {
@@ -220,13 +221,13 @@ async fn judge(
     Ok(())
 }
 
-/// Sources with a scope that are in a Secret with this annotation.
+/// Sources with a scope in a Secret with this annotation.
 fn sources_of(content: &str) -> BTreeSet<&str> {
     let sources = parts_of_annotation(content).map(|(source, _)| source);
     sources.filter(|source| !source.is_empty()).collect()
 }
 
-/// Adds running pods that have nothing but the patcher's Secret.
+/// Adds running pods that only refer to the patcher's Secret.
 async fn pods(
     cluster: &Cluster<'_>,
     old: &str,

@@ -1,4 +1,4 @@
-//! What applying an object changes in the cluster. Pure.
+//! Computes what applying an object changes in the cluster. Pure.
 
 use std::fmt::Write as _;
 
@@ -15,9 +15,9 @@ const SET_BY_SERVER: [&str; 5] = [
     "creationTimestamp",
     "uid",
 ];
-/// Changed fields that are shown of an object.
+/// Maximum number of changed fields that are shown per object.
 const MOST_FIELDS: usize = 12;
-/// Characters of a value that are shown.
+/// Maximum number of characters that are shown of a value.
 const LONGEST: usize = 80;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -27,12 +27,12 @@ pub(super) enum Change {
     Changed(Value, Value),
     Unchanged,
     Deleted,
-    /// It can't be known, and why.
+    /// The change can't be determined, and why.
     Unknown(String),
 }
 
 impl Change {
-    /// `after`: of the object that `live` becomes.
+    /// `after`: the object after the apply.
     pub(super) fn between(live: Value, after: Value) -> Self {
         let [live, after] = [live, after].map(|object| plain_numbers(without_server(object)));
         if live == after {
@@ -42,7 +42,7 @@ impl Change {
         }
     }
 
-    /// Whether it changes or ends something that exists, or may do so.
+    /// Whether the change affects an existing object, or may do so.
     pub(super) fn affects_existing(&self) -> bool {
         !matches!(self, Self::Created | Self::Unchanged)
     }
@@ -58,7 +58,7 @@ fn without_server(mut object: Value) -> Value {
     object
 }
 
-/// The live object with the fields of the manifest. A list of another length takes the place of the live one.
+/// The live object, overlaid with the fields of the manifest. A list of another length replaces the live one.
 pub(super) fn overlay(live: &Value, manifest: &Value) -> Value {
     match (live, manifest) {
         (Value::Object(live), Value::Object(manifest)) => {
@@ -95,8 +95,8 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// As text: a line per object that changes, with its fields, and the number of the others. `how`: what stands before and after the
-/// verb of each of these lines.
+/// A line per changed object with its fields, and the number of unchanged objects. `how`: the words before and after
+/// the verb in each line.
 pub(super) fn text(changes: &[(String, Change)], how: (&str, &str)) -> String {
     let (would, suffix) = how;
     let mut text = String::new();
@@ -132,7 +132,8 @@ pub(super) fn text(changes: &[(String, Change)], how: (&str, &str)) -> String {
     text
 }
 
-/// Adds a line for each field that differs: `spec.replicas: 1 -> 2`. Elements of lists go by their name, or by their index.
+/// Adds a line for each field that differs: `spec.replicas: 1 -> 2`. List elements are identified by their name or,
+/// without one, by their index.
 fn differences(path: &str, before: &Value, after: &Value, lines: &mut Vec<String>) {
     if before == after {
         return;
@@ -160,7 +161,7 @@ fn differences(path: &str, before: &Value, after: &Value, lines: &mut Vec<String
     }
 }
 
-/// The fields of an object, or the elements of a list by their names; `None`: a scalar.
+/// The fields of an object, or the elements of a list by name; `None` for a scalar.
 fn fields(value: &Value) -> Option<Map<String, Value>> {
     match value {
         Value::Object(fields) => Some(fields.clone()),
@@ -190,7 +191,7 @@ fn shown(value: &Value) -> String {
     line(&short).into_owned()
 }
 
-/// Both sides for a program that compares files: name, before, after.
+/// Both sides for an external diff program: name, before, after.
 pub(super) fn files(changes: &[(String, Change)]) -> Vec<(String, String, String)> {
     let yaml = |value: &Value| serde_saphyr::to_string(value).unwrap_or_default();
     let sides = |change: &Change| match change {

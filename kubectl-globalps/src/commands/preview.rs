@@ -1,4 +1,4 @@
-//! What `install` changes, shown before it writes, and confirmed.
+//! Shows and confirms what `install` changes before it writes.
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -15,7 +15,7 @@ use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure, Result, or_absent};
 use crate::terminal::{Printer, can_ask, confirm, not_confirmed};
 
-/// Whether the manifests are printed instead, without a cluster.
+/// Whether to print the manifests without reading a cluster.
 pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool> {
     match (output, dry_run) {
         (None, _) => Ok(false),
@@ -37,11 +37,11 @@ pub(super) fn print(printer: &Printer, objects: &[Value], output: Option<&Form>)
     printer.print(output, ("the manifests", &list), names, || {})
 }
 
-/// Objects that are compared at a time.
+/// Objects that are compared concurrently.
 const PARALLEL: usize = 8;
 
-/// Shows the changes and asks. `Some`: it was a dry run, and the command ends. `deleted`: objects that go before these are applied.
-/// `notes`: what they do beside.
+/// Shows the changes and asks. Returns `Some` after a dry run, which ends the command. `deleted`: objects that are
+/// deleted before these are applied. `notes`: further effects.
 pub(super) async fn preview(
     cluster: &Cluster<'_>,
     objects: &[Value],
@@ -69,7 +69,7 @@ pub(super) async fn preview(
     let mut changes: Vec<(String, Change)> = gone.collect();
     for (title, change) in compared.await {
         let change = match change {
-            // To apply it may still succeed: a webhook may not support dry runs.
+            // The apply may still succeed: a webhook may not support dry runs.
             Err(failure) if dry_run == DryRun::None => Change::Unknown(failure.message),
             change => change?,
         };

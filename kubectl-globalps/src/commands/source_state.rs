@@ -1,4 +1,4 @@
-//! Whether a source reaches pods, as the controller reports it: for `add --source --wait`.
+//! Whether a source reaches pods, according to the controller's report; for `add --source --wait`.
 
 use std::time::Duration;
 
@@ -15,29 +15,29 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// What a rollout can still change is no failure yet.
+    /// A state that the rollout can still change is not a failure yet.
     BeforeTheRollout,
     AfterTheRollout,
 }
 
-/// What the controller reports of a source.
+/// The controller's report about a source.
 #[derive(Debug, PartialEq, Eq)]
 enum Report {
-    /// Nothing yet of this configuration.
+    /// No report about this configuration yet.
     Stale,
     Reaches,
-    /// Its Secret may not be read yet.
+    /// The controller may lack the permission to read its Secret yet.
     Invalid(String),
     NotDeliverable(String),
 }
 
-/// Fails if no pod can get the credentials of the source. Waits some seconds for the controller's report; a controller that
-/// does not report is the subject of the wait for the rollout.
+/// Fails if no pod can get the credentials of the source. Waits some seconds for the controller's report; a missing
+/// report is left to the wait for the rollout.
 pub(super) async fn must_reach_pods(cluster: &Cluster<'_>, source: &str, when: When) -> Result<()> {
     let deadline = Instant::now() + REPORT;
     loop {
         let found = match configuration(cluster).await {
-            // The wait names an outage that lasts.
+            // The wait for the rollout reports a lasting outage.
             Err(failure) if !failure.may_pass() => return Err(failure),
             found => found.ok().flatten(),
         };

@@ -13,14 +13,14 @@ use crate::error::{Exit, Result};
 use crate::secret::findings;
 use crate::terminal::printer::Printer;
 
-/// What there is to say of one Secret, or of the file.
+/// The findings of one Secret, or of the file.
 struct Verdict {
     secret: Option<String>,
     registries: Vec<String>,
     findings: Vec<Finding>,
 }
 
-/// What to say before reading; `is_terminal`: of stdin.
+/// A message before reading; `is_terminal`: of stdin.
 fn announcement(file: &Path, is_terminal: bool) -> Option<String> {
     let end = if cfg!(windows) {
         "Ctrl-Z and Enter"
@@ -87,7 +87,7 @@ impl Verdict {
     }
 }
 
-/// All Secrets together; each finding with its Secret's name, where it has one.
+/// All Secrets together; each finding with the name of its Secret, if it has one.
 fn json(verdicts: &[Verdict]) -> Value {
     let finding = |secret: &Option<String>, finding: &Finding| {
         let mut finding = json!(finding);

@@ -49,12 +49,12 @@ pub(super) async fn run(
     })
 }
 
-/// What the user gave for the answer.
+/// The user's flags that affect the answer.
 struct With<'a> {
     asking: &'a Asking,
-    /// `None`: no registry is asked.
+    /// `None`: no registry is contacted.
     trust: Option<Trust>,
-    /// Of the kubeconfig, for the commands in the answer.
+    /// Context of the kubeconfig, for the commands in the answer.
     context: Option<&'a str>,
 }
 
@@ -126,17 +126,17 @@ pub(super) struct Question {
 
 type Answers = [(Question, Result<Pull, RegistryError>)];
 
-/// What was found out for all containers together.
+/// The facts for all containers together.
 pub(super) struct Known {
     pub answers: Vec<(Question, Result<Pull, RegistryError>)>,
-    /// The additional pull secrets that were rolled out before, the newest first.
+    /// Earlier additional pull secrets, newest first.
     pub earlier: Vec<Revision>,
     pub adding: Adding,
     /// See [`asked_with`].
     pub asked_with: String,
 }
 
-/// Read only where a credential of globalps is rejected; none for a user who may not read them.
+/// Only read if a credential of globalps is rejected; empty for a user who may not read them.
 pub(super) async fn earlier<'a>(
     cluster: &Cluster<'_>,
     shared: &Shared,
@@ -166,10 +166,10 @@ pub(super) async fn ask(
     ask_each(questions, trust, flags, printer, pull).await
 }
 
-/// What the cluster has for a container's image.
+/// The cluster's state for a container's image.
 pub(super) struct Looked {
     failing: Failing,
-    /// `None`: that is no image's name.
+    /// `None` if the image name is invalid.
     image: Option<ImageName>,
     pub tries: Vec<Tried>,
     excluding: Option<(String, String)>,
@@ -179,7 +179,7 @@ pub(super) struct Looked {
     notes: Vec<String>,
 }
 
-/// Lists the credentials of the container's image.
+/// Lists the credentials for the container's image.
 pub(super) async fn look(
     cluster: &Cluster<'_>,
     shared: &Shared,
@@ -209,7 +209,7 @@ pub(super) async fn look(
     let Ok(answer) = Answer::of(asked) else {
         return Ok(Looked::without_name(failing));
     };
-    // The kubelet's words are shown anyway.
+    // The kubelet's message is shown anyway.
     let notes = answer
         .notes()
         .iter()
@@ -229,7 +229,7 @@ pub(super) async fn look(
 }
 
 impl Looked {
-    /// By the kubelet's words only.
+    /// Judged only by the kubelet's message.
     pub(super) fn without_name(failing: Failing) -> Self {
         Self {
             failing,
@@ -254,13 +254,13 @@ impl Looked {
         if self.tries.is_empty() {
             return vec![question(None)];
         }
-        // Without credentials at last: a public image fails too where they are rejected.
+        // Finally asks without credentials: even a pull of a public image fails if its credentials are rejected.
         let tries = self.tries.iter();
         let tries = tries.map(|tried| question(Some(tried.credential.clone())));
         tries.chain([question(None)]).collect()
     }
 
-    /// Whether a credential of globalps is.
+    /// Whether a credential of globalps is rejected.
     fn is_rejected(&self, answers: &Answers) -> bool {
         let questions = self.questions();
         let is_refused = |question: &Question| {
@@ -276,7 +276,7 @@ impl Looked {
         })
     }
 
-    /// The newest revision with another credential for the image than those that are tried now.
+    /// The newest revision whose credential for the image is not among those tried now.
     fn other_revision(&self, earlier: &[Revision]) -> Option<i64> {
         let is_other = |revision: &&Revision| {
             let tries = attempts(&[&revision.config], &self.failing.image).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `why -A`: why pods of every namespace, or of one, can't pull.
+//! `why -A`: why pods of all namespaces, or of one, can't pull.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use crate::error::{Exit, Failure, Result, allowed};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::why::{Failing, Groups, Lag, Place, PodSeen, SANDBOX, Said, Use, failing};
 
-/// Kinds of pods whose credentials are listed; others are judged by the kubelet's words.
+/// Maximum number of groups of similar pods whose credentials are listed; others are judged by the kubelet's message.
 const MOST_LOOKED_AT: usize = 500;
-/// Requests to registries.
+/// Maximum number of requests to registries.
 const MOST_ASKED: usize = 200;
-/// Kinds of pods that are looked at concurrently.
+/// Groups of similar pods that are examined concurrently.
 const AT_ONCE: usize = 8;
 
-/// Pods with the same one have the same cause.
+/// Pods with an equal value have the same cause.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
     namespace: String,
@@ -34,11 +34,11 @@ struct Alike {
     pull_secrets: Vec<String>,
     said: Said,
     used: Use,
-    /// The node, where it does not have the newest revision.
+    /// The node, if it does not have the newest revision.
     lagging: String,
 }
 
-/// Pods that are alike: one of them, its container, and the names of all.
+/// A group of similar pods: one of them, its container, and the names of all.
 struct Kind {
     pod: Pod,
     failing: Failing,
@@ -144,13 +144,13 @@ async fn may_list_everywhere(cluster: &Cluster<'_>) -> Result<bool> {
     Ok(allowed(listed.await)?.is_some())
 }
 
-/// The pods that can't pull, those that are alike as one. Of a pod, its first container counts.
+/// The pods that can't pull, grouped by similarity. Only a pod's first container counts.
 async fn kinds(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     lags: impl Fn(&str) -> bool,
 ) -> Result<Vec<Kind>> {
-    // Only of sandboxes: the state of a container has its message.
+    // Only events of sandboxes are needed, because a container's status has its own message.
     let all = events(cluster, namespace, &format!("reason={SANDBOX}")).await?;
     let mut of_sandboxes: BTreeMap<(String, String), Vec<Event>> = BTreeMap::new();
     for event in all {
@@ -193,13 +193,13 @@ async fn kinds(
     Ok(kinds)
 }
 
-/// Without what is large and nobody looks at.
+/// Drops the large fields that are not used.
 fn slim(mut pod: Pod) -> Pod {
     pod.managed_fields_mut().clear();
     pod
 }
 
-/// Every pod that has not ended, page by page. `namespace`: `None` for all.
+/// All pods that have not ended, read page by page. `namespace`: `None` for all.
 pub(super) async fn unfinished_pods(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
@@ -210,7 +210,7 @@ pub(super) async fn unfinished_pods(
         Some(namespace) => Api::namespaced(client, namespace),
         None => Api::all(client),
     };
-    // Also a pod that runs can wait for the image of a container that is started again.
+    // A running pod can also wait for the image of a restarted container.
     let params = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
     each(cluster, &api, params, "list the pods", keep).await
 }

@@ -52,7 +52,7 @@ pub(crate) struct Check {
     pub hint: String,
     /// The section of the guide; empty if the check passed.
     pub see: String,
-    /// Of a missing permission: the commands that fail, or show less, without it.
+    /// If this is a missing permission: the commands that fail or show less without it.
     #[serde(skip)]
     commands: Vec<&'static str>,
 }
@@ -78,7 +78,7 @@ impl Check {
         self.not_well(Verdict::Failure, hint)
     }
 
-    /// The name is also an anchor of the guide.
+    /// The check's name is also an anchor in the guide.
     fn not_well(self, result: Verdict, hint: impl Into<String>) -> Self {
         Self {
             result,
@@ -89,7 +89,7 @@ impl Check {
     }
 }
 
-/// A finding of the catalogue.
+/// The finding for an entry of the catalogue.
 fn found(group: &'static str, finding: &Finding, message: impl Into<String>) -> Check {
     let check = well(group, finding.section, message);
     match finding.severity {
@@ -106,9 +106,9 @@ pub(crate) fn unreachable(message: &str, hint: &str) -> Check {
     well(CLUSTER, "api", message).fail(hint)
 }
 
-/// `minor`: of the server's version 1.x.
+/// `minor`: the server's minor version.
 pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
-    /// The first version with admission policies, which reject assignments of other writers.
+    /// The first version with admission policies, which reject assignments by other clients.
     const OLDEST: u32 = 30;
     let reached = well(CLUSTER, "api", "the API server responds");
     let version_of = well(CLUSTER, "version", format!("Kubernetes {version}"));
@@ -155,7 +155,7 @@ pub(crate) fn installation(seen: &Installed, namespace: &str, now: Timestamp) ->
 const NO_LEADER: &str = "a controller that has just started leads within 15 seconds; if this lasts, see `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`";
 
 fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
-    // That it does not run is reported already.
+    // Another finding reports that the controller does not run.
     match &seen.controller {
         Sight::Absent => return None,
         Sight::Here(found) if found.ready == 0 => return None,
@@ -163,7 +163,7 @@ fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
     }
     let lease = |message: String| well(INSTALLATION, "lease", message);
     Some(match &seen.lease {
-        // As a leader leaves it that ends.
+        // A leader that shuts down releases the lease like this.
         Sight::Here(found) if found.holder.is_empty() => {
             lease("no controller leads".to_owned()).fail(NO_LEADER)
         }

@@ -1,4 +1,4 @@
-//! `list --where-old`: who still has content that was replaced. Pure.
+//! `list --where-old`: the places that still have replaced content. Pure.
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase, condition};
 use globalps_core::names;
@@ -14,7 +14,7 @@ use crate::secret::additional::data_of;
 use crate::secret::history::revision_of;
 use crate::terminal::layout::{Layout, laid_out_by};
 
-/// What the places depend on. `None`: hidden from this user.
+/// Input of the places. `None`: hidden from this user.
 pub(crate) struct Snapshot<'a> {
     pub gps: Option<&'a GlobalPullSecret>,
     /// `global-pull-secret`.
@@ -22,9 +22,9 @@ pub(crate) struct Snapshot<'a> {
     pub additional: Option<&'a Secret>,
     /// The Secrets with earlier content.
     pub secrets: &'a [Secret],
-    /// With the phase that people see.
+    /// Each node with its displayed phase.
     pub nodes: &'a [(NodePullSecret, Phase)],
-    /// By namespace.
+    /// The pull secret of each namespace.
     pub in_namespaces: &'a [(String, SecretSeen)],
     pub hidden: Vec<String>,
 }
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
 pub(crate) struct WhereOld {
     /// Content up to this revision is old.
     pub up_to: i64,
-    /// The request to forget it: the controller's condition; `null`: there is none.
+    /// The request to forget old content, from the controller's condition; `null` if there is none.
     pub request: Option<Request>,
     pub places: Vec<Place>,
     /// What this user may not read, so that places are missing.
@@ -60,13 +60,13 @@ pub(crate) struct Request {
 pub(crate) struct Place {
     pub kind: Kind,
     pub name: String,
-    /// `InForce`, `Journal`, `Quarantined`, `OwnEntries` or `Unknown` of a node; `PullSecret` of a namespace; `History`, `NewNodes` or
-    /// `LastApplied` of a Secret.
+    /// For a node `InForce`, `Journal`, `Quarantined`, `OwnEntries` or `Unknown`; for a namespace `PullSecret`; for a
+    /// Secret `History`, `NewNodes` or `LastApplied`.
     #[serde(rename = "where")]
     pub where_: &'static str,
-    /// `null`: not known.
+    /// `null` if unknown.
     pub revision: Option<i64>,
-    /// Phase of a node; otherwise empty.
+    /// Phase of a node; empty for other places.
     pub phase: String,
 }
 
@@ -150,7 +150,8 @@ fn of_secret(secret: &Secret, up_to: i64) -> Option<Place> {
     })
 }
 
-/// `kubectl apply` keeps what it wrote in an annotation. A later change by another program leaves that there.
+/// `kubectl apply` stores the applied content in an annotation. It stays there when another program changes the Secret
+/// later.
 fn has_older_copy(secret: &Secret) -> bool {
     let copy = secret.annotations().get(names::LAST_APPLIED_ANNOTATION);
     let copy = copy.and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -183,7 +184,7 @@ fn of_node(node: &NodePullSecret, phase: &Phase, up_to: i64) -> Vec<Place> {
     let has_journal = !status.restored && status.forgotten_revision < up_to;
     let places = [
         is_old.then(|| place("InForce", Some(status.revision))),
-        // What was in force before; of which revision that is, the journal doesn't say.
+        // The journal has the content from before the last change, but not its revision.
         (has_journal && !is_old).then(|| place("Journal", None)),
         reason(Reason::StateLost).then(|| place("OwnEntries", None)),
         reason(Reason::FileQuarantined).then(|| place("Quarantined", None)),

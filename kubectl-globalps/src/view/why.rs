@@ -1,4 +1,4 @@
-//! Why pods can't pull their images: the facts of each, the likely cause, and the command that fixes it. Pure.
+//! Why pods can't pull their images: the facts about each pod, the likely cause, and the command that fixes it. Pure.
 
 mod adding;
 mod answer;

@@ -1,4 +1,4 @@
-//! Pull secrets of operators: the permission, and the Subscriptions with errors. Pure.
+//! Pull secrets of operators: the permission, and Subscriptions with errors. Pure.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> 
     }
     let status = gps.status.as_ref();
     let status = status.and_then(|status| status.operators.as_ref());
-    // An error of a catalog affects all its operators: report it once.
+    // An error of a catalog affects all its operators, so it is reported once.
     let mut errors: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for found in status.iter().flat_map(|status| &status.failures) {
         let error = (found.reason.as_str(), found.message.as_str());

@@ -1,4 +1,4 @@
-//! Which of the permissions that the plugin's commands need this user has.
+//! Which of the permissions that the plugin's commands need are granted to this user.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{Check, Verdict, well};
 
 const PERMISSIONS: &str = "permissions of this user";
 
-/// Where a permission is needed.
+/// The scope of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The namespace of the pull secrets.
@@ -18,7 +18,7 @@ pub(crate) enum Place {
     Cluster,
 }
 
-/// Commands and flags, and what they don't show.
+/// Commands and flags, and what they omit.
 type Shorter = &'static [(&'static [&'static str], &'static str)];
 
 /// A permission that commands of the plugin need.
@@ -27,17 +27,18 @@ pub(crate) struct Permission {
     pub verb: &'static str,
     pub group: &'static str,
     pub resource: &'static str,
-    /// Empty: all of them.
+    /// Empty: all names.
     pub name: String,
     pub place: Place,
-    /// Commands and flags that fail without it. `bundle` never fails: its manifest lists what it may not read.
+    /// Commands and flags that fail without the permission. `bundle` never fails: its manifest lists what it could not
+    /// read.
     pub commands: &'static [&'static str],
-    /// Commands and flags that work without it, and what they don't show then.
+    /// Commands and flags that work without the permission, and what they then omit.
     pub shorter: Shorter,
 }
 
 impl Permission {
-    /// Whether this command fails without it, or shows less.
+    /// Whether this command fails, or shows less, without the permission.
     #[cfg(test)]
     pub(crate) fn is_for(&self, command: &str) -> bool {
         let mut shorter = self.shorter.iter();
@@ -190,7 +191,7 @@ fn permissions_to_see_what_runs() -> [Permission; 3] {
     ]
 }
 
-/// What only `bundle` reads.
+/// Permissions that only `bundle` needs.
 fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
     use Place::{Cluster, Controller, Secrets};
     [
@@ -218,7 +219,7 @@ fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
     })
 }
 
-/// Of pods that wait for an image. A user may have these in some namespaces only.
+/// Permissions for pods that wait for an image. A user may have them in some namespaces only.
 fn permissions_of_pods() -> impl Iterator<Item = Permission> {
     const OTHERS: &str = "pods of namespaces without this permission";
     let all: [(_, _, Shorter); 7] = [
@@ -263,7 +264,7 @@ fn permissions_of_pods() -> impl Iterator<Item = Permission> {
     })
 }
 
-/// More missing permissions than these are one line.
+/// If more permissions are missing, one line reports them all.
 const MOST_LINES: usize = 3;
 
 pub(super) fn is_granted(check: &Check) -> bool {
@@ -274,7 +275,7 @@ pub(super) fn is_missing(check: &Check) -> bool {
     check.group == PERMISSIONS && check.result != Verdict::Ok
 }
 
-/// One line for all permissions that are missing, where they are many. The shipped role has them all.
+/// One line for all missing permissions, if there are many. The shipped role grants them all.
 pub(super) fn missing(checks: &[Check]) -> Option<Check> {
     let all = checks.iter().filter(|check| check.group == PERMISSIONS);
     let missing: Vec<&Check> = all.clone().filter(|check| is_missing(check)).collect();
@@ -325,7 +326,7 @@ pub(super) fn granted(checks: &[Check]) -> String {
 }
 
 impl Place {
-    /// ` in namespace ...`, or nothing for an object without one.
+    /// ` in namespace ...`, or empty for a cluster-scoped object.
     fn text(self, resource: &str, secrets: &str) -> String {
         match self {
             Self::Secrets => format!(" in namespace `{secrets}`"),

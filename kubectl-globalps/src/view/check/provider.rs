@@ -1,4 +1,4 @@
-//! Delivery by the credential provider: what the kubelets can do, and whether they may request tokens.
+//! Delivery by the credential provider: the kubelets' features, and their permission to request tokens.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use super::{Check, Sight, well};
 use crate::terminal::layout::nodes;
 
 const DELIVERY: &str = "delivery";
-/// The first whose kubelets check for each pod who pulled an image that is on the node (`KubeletEnsureSecretPulledImages`).
+/// The first version whose kubelets check, for each pod, who pulled an image that is on the node
+/// (`KubeletEnsureSecretPulledImages`).
 const ENSURES_PULLED_IMAGES: (u32, u32) = (1, 35);
 
 /// Whether a source has a scope.
@@ -18,7 +19,8 @@ pub(crate) fn has_scopes(gps: &GlobalPullSecret) -> bool {
     gps.spec.sources.iter().any(|source| source.scope.is_some())
 }
 
-/// `versions`: of each node's kubelet, such as `v1.36.3`; empty: unknown. `audience`: the `ClusterRole` and its binding.
+/// `versions`: of each node's kubelet, such as `v1.36.3`; empty if unknown. `audience`: the `ClusterRole` and its
+/// binding.
 pub(crate) fn provider<'a>(
     gps: &GlobalPullSecret,
     versions: impl Iterator<Item = &'a str>,
@@ -45,7 +47,7 @@ pub(crate) fn provider<'a>(
     checks
 }
 
-/// Without the credential provider, only namespaces get what a source with a scope has.
+/// Without the credential provider, credentials of a source with a scope reach only namespaces.
 fn scopes_not_delivered(gps: &GlobalPullSecret) -> Option<Check> {
     let delivery = gps.spec.kubelet.delivery.as_str();
     let to_namespaces = gps.spec.image_pull_secrets.enabled;
@@ -84,7 +86,7 @@ fn audience_rule(audience: &Sight<()>) -> Check {
     }
 }
 
-/// What a kubelet of some version can do, the worst first.
+/// The features of a kubelet version, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     NoProvider,
@@ -108,7 +110,7 @@ impl Kind {
         }
     }
 
-    /// `counts`: nodes by their kubelets' version.
+    /// `counts`: number of nodes by kubelet version.
     fn check(self, counts: &BTreeMap<&str, u32>, has_scopes: bool) -> Check {
         let number: u32 = counts.values().sum();
         let versions: Vec<String> = match counts.keys().collect::<Vec<_>>().as_slice() {

@@ -10,7 +10,7 @@ use crate::secret::additional::Login;
 
 const REGISTRIES: &str = "registries";
 
-/// A Secret of the cluster, as far as it can be read.
+/// A Secret of the cluster, if it can be read.
 #[derive(Debug)]
 pub(crate) enum SecretSeen {
     /// This user may not read it.
@@ -18,11 +18,11 @@ pub(crate) enum SecretSeen {
     Content(Secret),
 }
 
-/// Credentials that a registry is asked about.
+/// Credentials to check with a registry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pub login: Login,
-    /// Names of the Secrets that have them.
+    /// Names of the Secrets that contain them.
     pub secrets: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<Question>, Vec
             Err(check) => checks.push(*check),
         }
     }
-    // Stable: of one registry, the credentials of the first Secret come first.
+    // A stable sort: for each registry, the credentials of the first Secret stay first.
     questions.sort_by(|a, b| a.login.registry.cmp(&b.login.registry));
     if questions.is_empty() && checks.is_empty() {
         checks.push(well(
@@ -67,7 +67,7 @@ fn content(name: &str, secret: &SecretSeen) -> Result<DockerConfig, Box<Check>> 
     }
 }
 
-/// Skips entries that a kubelet can't read: other checks report them.
+/// Skips entries that a kubelet can't read, because other checks report them.
 fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
     for entry in config.entries() {
         let Ok(Some(credential)) = entry.credential() else {
@@ -87,7 +87,8 @@ fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
     }
 }
 
-/// One line for each response. Only rejected credentials are a failure: nodes may reach a registry that this machine can't.
+/// One line for each response. Only rejected credentials are a failure, because nodes may reach a registry that this
+/// machine can't.
 pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryError>) -> Check {
     let registry = &question.login.registry;
     let from = question.secrets.join("`, `");

@@ -1,4 +1,4 @@
-//! All findings together, as text and as JSON. Pure.
+//! All findings as text and as JSON. Pure.
 
 use serde::Serialize;
 
@@ -21,7 +21,7 @@ impl Report {
         }
     }
 
-    /// `paint`: a text in a terminal's color, by the color's code. `width`: of the terminal, if there is one.
+    /// `paint`: colors a text by an ANSI code. `width`: of the terminal, if there is one.
     pub(crate) fn text(
         &self,
         width: Option<usize>,
@@ -80,7 +80,7 @@ impl Report {
     }
 }
 
-/// In lines that begin where the first one does.
+/// Wraps the text; further lines are indented like the first one.
 fn indented(text: &str, width: Option<usize>) -> String {
     const INDENT: &str = "    ";
     let text = line(text);

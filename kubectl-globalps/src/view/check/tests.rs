@@ -1,4 +1,4 @@
-//! Tables of what `check` says, from what was seen.
+//! Tables of observed states and the resulting findings of `check`.
 
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecretSpec,
@@ -61,7 +61,7 @@ fn not_running(reason: &str) -> PodError {
     }
 }
 
-/// Name and result of each that is not well.
+/// Name and result of each finding that is not a pass.
 fn bad(checks: &[Check]) -> Vec<(&str, Verdict)> {
     checks
         .iter()
@@ -624,7 +624,7 @@ installation
     );
 }
 
-/// By the names in the source, so that a new check without a section is found.
+/// Takes the names of checks from the source, so that a new check without a section is found.
 #[test]
 fn the_guide_has_a_section_for_every_check() {
     let guide = include_str!("../../../../docs/troubleshooting.md");
@@ -713,7 +713,7 @@ fn the_guide_has_a_section_for_every_check() {
     assert!(names.len() > 20, "{names:?}");
     let rows = TABLES.iter().flat_map(|(_, rows)| rows.iter());
     let of_reasons: BTreeSet<&str> = rows.filter_map(Row::section).collect();
-    // Of nodes that can't report a reason, or one of a newer release.
+    // For nodes that can't report a reason, or report one of a newer release.
     let of_phases = ["node-failed", "node-unreadable", "node-unreachable"];
     let of_reasons = &of_reasons | &BTreeSet::from(of_phases);
     for name in names {
