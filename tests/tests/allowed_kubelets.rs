@@ -1,5 +1,5 @@
-//! An editor of the `GlobalPullSecret` can configure only kubelets, by the API server's own validation. `install`
-//! extends the lists, and an object from before the lists stays valid.
+//! The API server's own validation lets an editor of the `GlobalPullSecret` configure only kubelets. `install` extends
+//! the lists, and an object from before the lists stays valid.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
     });
     define(&cluster, Allowed::default(), "my-kubelet.service");
 
-    // It keeps its value: other clients can write its status and its other fields.
+    // It keeps its value: its status and its other fields can still be written.
     let status = json!({"status": {"revision": 3}}).to_string();
     patch(
         &cluster,

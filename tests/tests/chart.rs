@@ -30,7 +30,7 @@ const RELEASE: &str = "globalps";
 const DEFINITIONS: &str = "globalps-crds";
 /// Namespace of the releases.
 const SYSTEM: &str = "globalps-system";
-/// Labels that only the chart has.
+/// Labels that only the chart sets.
 const STANDARD: [&str; 4] = [
     "helm.sh/chart",
     "app.kubernetes.io/instance",
@@ -75,7 +75,7 @@ fn parsed(program: &mut Command) -> Objects {
     by_name(serde_saphyr::from_multiple(&ran.stdout).unwrap())
 }
 
-/// What Helm renders with these values, without its marks and labels, the name of the release and the pod of its test.
+/// Helm's output with these values, without its own labels and annotations, the name of the release and the test pod.
 fn rendered(helm: &Path, values: &Value) -> Objects {
     rendered_from(&[definitions(), chart()], helm, values)
 }
@@ -119,7 +119,7 @@ fn rendered_from(charts: &[PathBuf], helm: &Path, values: &Value) -> Objects {
     objects
 }
 
-/// What Helm renders of a chart.
+/// Helm's output for a chart.
 fn written(chart: &Path, helm: &Path, values: &Value, flags: &[&str]) -> Objects {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("values.yaml");
@@ -161,14 +161,14 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-/// Of the GlobalPullSecret among these objects; empty without one.
+/// Spec of the `GlobalPullSecret` among these objects; empty if there is none.
 fn spec(objects: &[Value]) -> Value {
     let mut objects = objects.iter();
     let found = objects.find(|object| object["kind"] == "GlobalPullSecret");
     found.map_or_else(|| json!({}), |object| object["spec"].clone())
 }
 
-/// The values that give the configuration of these objects.
+/// The values that produce the configuration of these objects.
 fn with_spec(objects: &[Value], more: Value) -> Value {
     let mut values = values(json!({"globalPullSecret": spec(objects)}));
     merge(&mut values, more);
@@ -276,7 +276,7 @@ fn installations() -> Vec<(Install, Value)> {
     ]
 }
 
-/// Texts with their lists in order, and without repetitions: the chart puts what is added behind what is known, and the builders
+/// The texts with sorted lists and without duplicates: the chart appends values to the known ones, while the builders
 /// sort.
 fn in_order(value: &Value) -> Value {
     match value {
@@ -293,7 +293,7 @@ fn in_order(value: &Value) -> Value {
                 .map(|(name, value)| (name.clone(), in_order(value)));
             Value::Object(fields.collect())
         }
-        // `1.0` is written as `1`.
+        // So that `1.0` equals `1`.
         Value::Number(number) => json!(number.as_f64()),
         _ => value.clone(),
     }
@@ -401,7 +401,7 @@ fn objects_have(objects: &Objects, name: &str) -> bool {
     objects.keys().any(|[_, _, other]| other == name)
 }
 
-/// Both releases of Helm render the same.
+/// Both releases of Helm render the same objects.
 #[test]
 fn helm_3_and_offline_rendering_are_no_different() {
     let values = values(json!({
@@ -634,7 +634,7 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     );
     world.helm(&["install", "--wait"], &chart());
     world.in_force(0);
-    // The configuration is the controller's until the values have one.
+    // The controller owns the configuration until the values contain one.
     let set = "--set=globalPullSecret.historyLimit=3";
     world.helm(&["upgrade", "--wait", set], &chart());
     assert_eq!(
@@ -820,7 +820,7 @@ impl World<'_> {
         let off = NAMESPACES.replace("true", "false");
         self.helm(&["upgrade", &off], &chart());
         self.wait_in_default(false);
-        // Then nothing needs the permissions, and the block can go.
+        // After that nothing needs the permissions, and the block can be removed.
         let removed = "--set=globalPullSecret.imagePullSecrets=null";
         self.helm(&["upgrade", "--wait", removed], &chart());
         let role = self.product.get("clusterrole/globalps-image-pull-secrets");
@@ -832,7 +832,7 @@ impl World<'_> {
         assert_eq!(self.starts(), starts);
     }
 
-    /// Until the pull secret is, or is not, in the namespace `default`.
+    /// Waits until the pull secret is, or is not, in the namespace `default`.
     fn wait_in_default(&self, wanted: bool) {
         until("the pull secret in a namespace", DEADLINE, POLL, || {
             Ok((self
@@ -849,7 +849,7 @@ impl World<'_> {
         });
     }
 
-    /// Nothing is lost: the node keeps its credentials, and the next installation goes on from there.
+    /// Nothing is lost: the node keeps its credentials, and the next installation continues from there.
     fn removed_too_early_it_can_be_installed_again(&self) {
         let starts = self.starts();
         let file = config_file::read(&self.node).unwrap();
@@ -892,7 +892,7 @@ impl World<'_> {
         self.in_force(5);
     }
 
-    /// Runs a command on the chart, with the values of the images or, for an upgrade, those of before.
+    /// Runs a Helm command on the chart, with the values of the images or, for an upgrade, the previous values.
     fn helm(&self, args: &[&str], chart: &Path) {
         self.helm_of(RELEASE, args, chart);
     }

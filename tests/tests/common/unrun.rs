@@ -19,7 +19,8 @@ pub fn install(cluster: &Cluster, syncer_image: &str) {
     policies_in_force(cluster);
 }
 
-/// The API server compiles all new policies together, once a second: when the newest one refuses, so do those before it.
+/// The API server compiles all new policies together, once a second: when the newest one is in force, so are the
+/// earlier ones.
 fn policies_in_force(cluster: &Cluster) {
     let name = "newest";
     let rule = json!({
@@ -45,7 +46,7 @@ pub fn pods(cluster: &Cluster) -> Vec<String> {
     })
 }
 
-/// As a controller does that takes the Lease; empty: none has taken it.
+/// Names the leader like a controller that takes the Lease; empty: none has taken it.
 pub fn names_leader(cluster: &Cluster, holder: &str) {
     let annotation = format!("globalps.io/leader={holder}");
     let args = ["annotate", "--overwrite", "-n", SYSTEM];
