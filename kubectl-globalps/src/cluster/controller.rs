@@ -28,7 +28,6 @@ impl Program {
         }
     }
 
-    /// Name of its Deployment.
     fn deployment(self) -> &'static str {
         match self {
             Self::Controller => names::CONTROLLER,

@@ -225,7 +225,6 @@ impl Facts {
         Some(nodes::watch(cluster, nodes, asked))
     }
 
-    /// Whether the node is shown.
     pub(crate) fn is_shown(&self, node: &str) -> bool {
         let named = &self.scope.names;
         let matches = || {

@@ -54,7 +54,6 @@ struct LeaseFields {
 
 globalps_core::view!(Lease: k8s_openapi::api::coordination::v1::Lease);
 
-/// The installed objects of globalps.
 #[derive(Clone, Debug)]
 pub(crate) struct Installed {
     pub crds: Sight<()>,

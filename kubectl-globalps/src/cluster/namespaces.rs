@@ -38,7 +38,6 @@ impl NamespaceSeen {
     }
 }
 
-/// All namespaces by name.
 pub(crate) async fn namespaces(cluster: &Cluster<'_>) -> Result<BTreeMap<String, NamespaceSeen>> {
     let api: Api<Namespace> = Api::all(cluster.client.clone());
     let doing = "list the Namespaces";

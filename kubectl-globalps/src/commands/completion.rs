@@ -57,7 +57,6 @@ pub(crate) fn answer(words: &[String]) {
     printer.data(&lines.join("\n"));
 }
 
-/// The directive for the shell.
 fn directive(choices: &[Choice], files: bool) -> u8 {
     let is_open = |(word, _): &Choice| word.ends_with('=');
     let no_files = if files { 0 } else { NO_FILES };

@@ -28,7 +28,6 @@ pub(super) fn run(reason: &str, printer: &Printer) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// All sections with their headings.
 fn all(guide: &str) -> impl Iterator<Item = &str> {
     guide.split("\n## ").skip(1)
 }

@@ -19,7 +19,6 @@ pub(super) struct Text<'a, F: Fn() -> (String, String)> {
     pub sides: F,
 }
 
-/// Prints the difference.
 pub(super) fn show(
     printer: &Printer,
     format: &Form,

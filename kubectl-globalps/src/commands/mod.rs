@@ -76,7 +76,6 @@ use crate::terminal::printer::Printer;
 
 use runtime::block_on;
 
-/// Runs the command.
 pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit> {
     let flags = &cli.connection;
     block_on(async {

@@ -75,7 +75,6 @@ pub(super) async fn auth_file(
     AuthFile::of_others(shown, &[br#"{"auths":"#, bytes, b"}"].concat())
 }
 
-/// The configuration of this cluster.
 pub(super) async fn configuration(cluster: &Cluster<'_>) -> Result<Option<GlobalPullSecret>> {
     let api = cluster.api::<Item<GlobalPullSecret>>();
     let call = api.get_opt(names::GLOBAL_SECRET);

@@ -60,7 +60,6 @@ impl Sources {
         self.list.iter().any(|source| source["name"] == name)
     }
 
-    /// Whether there is another source.
     pub(super) fn has_others(&self, name: &str) -> bool {
         self.list.iter().any(|source| source["name"] != name)
     }
@@ -158,7 +157,6 @@ pub(super) struct Planned {
     pub sources: Sources,
     name: String,
     list: Vec<Value>,
-    /// The change of the scope.
     pub change: ScopeChange,
 }
 

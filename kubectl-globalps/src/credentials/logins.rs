@@ -19,7 +19,6 @@ use crate::secret::additional::Login;
 /// Environment variable of podman, skopeo and buildah.
 pub(crate) const AUTH_FILE: &str = "REGISTRY_AUTH_FILE";
 
-/// The source of the credentials.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Source<'a> {
     /// A user and a password, from flags or a prompt.
@@ -86,7 +85,6 @@ pub(crate) fn same_for_all(registries: &BTreeSet<String>, credential: &Credentia
     registries.iter().map(login).collect()
 }
 
-/// Reads docker or podman files.
 pub(crate) fn auth_files(paths: &[PathBuf]) -> Result<Vec<AuthFile>> {
     let read = |path: &PathBuf| {
         let name = format!("`{}`", path.display());

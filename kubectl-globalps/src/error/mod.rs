@@ -18,9 +18,7 @@ pub(crate) enum Exit {
     Done = 0,
     /// Negative result: not synced, differences, or a rollout that failed or timed out.
     No = 1,
-    /// Error.
     Failed = 2,
-    /// Ctrl-C.
     Interrupted = 130,
 }
 
@@ -106,7 +104,6 @@ impl Failure {
         }
     }
 
-    /// An object does not exist.
     pub(crate) fn not_found(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             code: Some(404),

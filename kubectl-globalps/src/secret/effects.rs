@@ -163,7 +163,6 @@ impl Effects {
         self.of_kubelets().into_iter().chain(namespaces).collect()
     }
 
-    /// Whether the change restarts kubelets.
     pub(crate) fn restarts(&self) -> bool {
         self.restarts_kubelets == Some(true)
     }

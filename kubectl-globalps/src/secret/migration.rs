@@ -224,7 +224,6 @@ pub(crate) fn without_reference(account: &ServiceAccount, name: &str) -> Patch {
     Patch(operations)
 }
 
-/// One row per namespace.
 pub(crate) fn table(
     places: &BTreeMap<String, Place>,
     steps: &BTreeMap<String, Step>,

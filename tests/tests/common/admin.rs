@@ -73,7 +73,6 @@ impl Admin {
         }
     }
 
-    /// Runs one command.
     pub fn types(&self, line: &str) {
         let mut terminal = self.starts(line);
         terminal.press("y\n").unwrap();

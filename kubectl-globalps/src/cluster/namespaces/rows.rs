@@ -241,7 +241,6 @@ fn excluded_by(seen: &NamespaceSeen) -> &'static str {
     }
 }
 
-/// One row per namespace.
 pub(crate) fn table(rows: &[NamespaceRow], now: Timestamp, layout: Layout) -> String {
     const ALL: [&str; 6] = ["NAMESPACE", "STATE", "CONTENT", "AGE", "REASON", "MESSAGE"];
     let header = if layout.wide { &ALL[..] } else { &ALL[..5] };

@@ -15,7 +15,6 @@ use crate::terminal::printer::json;
 
 const MANIFEST: &str = "manifest.json";
 
-/// Something that the bundle lacks.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Missing {
     pub(super) what: String,

@@ -27,7 +27,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Concurrent requests.
 const PARALLEL: usize = 8;
 
-/// A log of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Log {
     namespace: String,
