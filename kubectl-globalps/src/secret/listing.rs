@@ -40,7 +40,7 @@ pub(crate) struct Listing {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-enum Kind {
+enum SourceKind {
     Additional,
     Source,
     Original,
@@ -58,7 +58,7 @@ pub(crate) struct Row {
     user: String,
     /// Name of the Secret; for the original pull secret, with its namespace.
     source: String,
-    kind: Kind,
+    kind: SourceKind,
     /// The pods that may use it; `null`: every pod.
     scope: Option<Scope>,
     /// `ConfigFile` or `CredentialProvider` on nodes; `ImagePullSecrets` or `None` otherwise; `NotDeliverable` if it
@@ -83,7 +83,7 @@ pub(crate) struct Row {
 
 /// A pull secret whose content for every pod may be in force.
 struct Candidate {
-    kind: Kind,
+    kind: SourceKind,
     name: String,
     config: DockerConfig,
 }
@@ -147,9 +147,9 @@ impl Row {
             "REGISTRY" => self.registry.clone(),
             "USER" => self.user.clone(),
             "SOURCE" => match (self.kind, self.source.as_str()) {
-                (Kind::Original, "") => "original".to_owned(),
-                (Kind::Original, name) => format!("original {name}"),
-                (Kind::Unknown, _) => UNKNOWN.to_owned(),
+                (SourceKind::Original, "") => "original".to_owned(),
+                (SourceKind::Original, name) => format!("original {name}"),
+                (SourceKind::Unknown, _) => UNKNOWN.to_owned(),
                 (_, name) => name.to_owned(),
             },
             "SCOPE" => self.scope.as_ref().map_or(EVERY_POD.to_owned(), in_force),
@@ -209,20 +209,20 @@ fn candidates(gps: &GlobalPullSecret, global: &Secret) -> Vec<Candidate> {
         config: config(global, key),
     };
     let additional = candidate(
-        Kind::Additional,
+        SourceKind::Additional,
         names::ADDITIONAL_SECRET,
         names::LAST_ADDITIONAL_KEY,
     );
     let sources = spec.sources.iter().map(|source| {
         let key = format!("{}{}", names::LAST_SOURCE_KEY_PREFIX, source.name);
-        candidate(Kind::Source, &source.name, &key)
+        candidate(SourceKind::Source, &source.name, &key)
     });
     let of_secret = spec.original.secret_ref.as_ref();
     let of_secret = of_secret.map(|secret| format!("{}/{}", secret.namespace, secret.name));
     let hosted = spec.original.hosted_control_plane.as_ref();
     let hosted = hosted.map(|hosted| format!("{}/{}", hosted.namespace, hosted.name));
     let name = of_secret.or(hosted).unwrap_or_default();
-    let original = candidate(Kind::Original, &name, names::LAST_ORIGINAL_KEY);
+    let original = candidate(SourceKind::Original, &name, names::LAST_ORIGINAL_KEY);
     let mut all: Vec<Candidate> = std::iter::once(additional).chain(sources).collect();
     match spec.precedence {
         Precedence::Original => all.insert(0, original),
@@ -243,17 +243,17 @@ fn of_every_pod(
         own.get(key).is_some_and(|own| own.means_the_same(entry))
     };
     let found = candidates.iter().find(|found| has_it(&found.config));
-    let kind = found.map_or(Kind::Unknown, |found| found.kind);
+    let kind = found.map_or(SourceKind::Unknown, |found| found.kind);
     // The content for every pod has been unchanged since this revision.
     let mut first = since.of_source("").number;
-    if kind == Kind::Additional {
+    if kind == SourceKind::Additional {
         let kept = snapshot.revisions.iter();
         let with_it = kept.take_while(|kept| has_it(&kept.config));
         first = with_it.map(|kept| kept.number).fold(first, i64::min);
     }
     let lacks_it = |kept: &Revision| kept.number == first - 1 && !has_it(&kept.config);
     let is_exact =
-        first <= 1 || kind == Kind::Additional && snapshot.revisions.iter().any(lacks_it);
+        first <= 1 || kind == SourceKind::Additional && snapshot.revisions.iter().any(lacks_it);
     let images = snapshot.gps.spec.image_pull_secrets.enabled;
     let status = snapshot.gps.status.as_ref();
     let status = status.and_then(|status| status.image_pull_secrets.as_ref());
@@ -293,7 +293,7 @@ fn of_scope(
     let row = row(snapshot, registry.to_owned(), entry, first);
     Row {
         source: source.clone(),
-        kind: Kind::Source,
+        kind: SourceKind::Source,
         scope: Some(scope.clone()),
         // A node's credentials file is for every pod.
         delivery: match row.delivery {
@@ -365,7 +365,7 @@ fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<
         source.registries.iter().map(move |registry| Row {
             registry: registry.clone(),
             source: source.name.clone(),
-            kind: Kind::Source,
+            kind: SourceKind::Source,
             scope: scope.clone(),
             ..Row::default()
         })
