@@ -30,7 +30,7 @@ pub(crate) struct Snapshot<'a> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum Kind {
+pub(crate) enum PlaceKind {
     Node,
     Namespace,
     Secret,
@@ -58,7 +58,7 @@ pub(crate) struct Request {
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Place {
-    pub kind: Kind,
+    pub kind: PlaceKind,
     pub name: String,
     /// For a node `InForce`, `Journal`, `Quarantined`, `OwnEntries` or `Unknown`; for a namespace `PullSecret`; for a
     /// Secret `History`, `NewNodes` or `LastApplied`.
@@ -84,7 +84,7 @@ impl WhereOld {
         let secrets = secrets.filter_map(|secret| of_secret(secret, up_to));
         let copy = snapshot.additional.filter(|it| has_older_copy(it));
         let copy = copy.map(|secret| Place {
-            kind: Kind::Secret,
+            kind: PlaceKind::Secret,
             name: secret.name_any(),
             where_: "LastApplied",
             revision: None,
@@ -96,7 +96,7 @@ impl WhereOld {
         let namespaces = snapshot.in_namespaces.iter().filter_map(|(name, secret)| {
             let is_present = present.as_ref()?.is_in(&secret.content);
             (secret.is_ours && !is_present).then(|| Place {
-                kind: Kind::Namespace,
+                kind: PlaceKind::Namespace,
                 name: name.clone(),
                 where_: "PullSecret",
                 revision: None,
@@ -142,7 +142,7 @@ fn of_secret(secret: &Secret, up_to: i64) -> Option<Place> {
     let number = revision_of(secret);
     let is_of_history = secret.name_any().starts_with(names::HISTORY_SECRET_PREFIX);
     (number <= up_to).then(|| Place {
-        kind: Kind::Secret,
+        kind: PlaceKind::Secret,
         name: secret.name_any(),
         where_: if is_of_history { "History" } else { "NewNodes" },
         revision: Some(number),
@@ -165,7 +165,7 @@ fn has_older_copy(secret: &Secret) -> bool {
 
 fn of_node(node: &NodePullSecret, phase: &Phase, up_to: i64) -> Vec<Place> {
     let place = |where_, revision| Place {
-        kind: Kind::Node,
+        kind: PlaceKind::Node,
         name: node.name_any(),
         where_,
         revision,
