@@ -30,10 +30,12 @@ pub(crate) fn provider<'a>(
     if gps.spec.kubelet.delivery != DeliveryType::CredentialProvider {
         return scopes_not_delivered(gps).into_iter().collect();
     }
-    let mut kinds: BTreeMap<Kind, BTreeMap<&str, u32>> = BTreeMap::new();
+    let mut kinds: BTreeMap<KubeletSupport, BTreeMap<&str, u32>> = BTreeMap::new();
     for version in versions {
         if let Some(number) = kubelet_version(version) {
-            let counts = kinds.entry(Kind::of(number, has_scopes)).or_default();
+            let counts = kinds
+                .entry(KubeletSupport::of(number, has_scopes))
+                .or_default();
             *counts.entry(version).or_default() += 1;
         }
     }
@@ -88,14 +90,14 @@ fn audience_rule(audience: &Sight<()>) -> Check {
 
 /// The features of a kubelet version, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum KubeletSupport {
     NoProvider,
     NoScopes,
     PullsOnly,
     All,
 }
 
-impl Kind {
+impl KubeletSupport {
     fn of(version: (u32, u32), has_scopes: bool) -> Self {
         if version < MIN_KUBELET {
             Self::NoProvider
