@@ -39,7 +39,7 @@ struct Alike {
 }
 
 /// A group of similar pods: one of them, its container, and the names of all.
-struct Kind {
+struct PodGroup {
     pod: Pod,
     failing: Failing,
     names: Vec<String>,
@@ -149,7 +149,7 @@ async fn kinds(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     lags: impl Fn(&str) -> bool,
-) -> Result<Vec<Kind>> {
+) -> Result<Vec<PodGroup>> {
     // Only events of sandboxes are needed, because a container's status has its own message.
     let all = events(cluster, namespace, &format!("reason={SANDBOX}")).await?;
     let mut of_sandboxes: BTreeMap<(String, String), Vec<Event>> = BTreeMap::new();
@@ -159,7 +159,7 @@ async fn kinds(
         let key = (key.0.unwrap_or_default(), key.1.unwrap_or_default());
         of_sandboxes.entry(key).or_default().push(event);
     }
-    let mut kinds: BTreeMap<Alike, Kind> = BTreeMap::new();
+    let mut kinds: BTreeMap<Alike, PodGroup> = BTreeMap::new();
     unfinished_pods(cluster, namespace, |pod| {
         let seen = PodSeen::of(&pod);
         let own = of_sandboxes.get(&(seen.namespace.clone(), seen.name.clone()));
@@ -180,7 +180,7 @@ async fn kinds(
             namespace: seen.namespace,
             service_account: seen.service_account,
         };
-        let kind = kinds.entry(alike).or_insert_with(|| Kind {
+        let kind = kinds.entry(alike).or_insert_with(|| PodGroup {
             pod: slim(pod),
             failing,
             names: Vec::new(),
@@ -188,7 +188,7 @@ async fn kinds(
         kind.names.push(name);
     })
     .await?;
-    let mut kinds: Vec<Kind> = kinds.into_values().collect();
+    let mut kinds: Vec<PodGroup> = kinds.into_values().collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.names.len()));
     Ok(kinds)
 }
