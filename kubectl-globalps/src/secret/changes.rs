@@ -15,7 +15,7 @@ use crate::secret::scope::ScopeChange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum ChangeKind {
     Added,
     Changed,
     /// It is removed, and the credential of another pull secret replaces it.
@@ -32,12 +32,12 @@ pub(crate) enum Kind {
 pub(crate) struct Change {
     /// Canonical name.
     pub registry: String,
-    pub change: Kind,
+    pub change: ChangeKind,
 }
 
 /// Whether the credentials merged for the nodes change.
 pub(crate) fn reach_nodes(changes: &[Change]) -> bool {
-    changes.iter().any(|it| it.change != Kind::Shadowed)
+    changes.iter().any(|it| it.change != ChangeKind::Shadowed)
 }
 
 /// `diff -o json`: scripts rely on its shape.
@@ -206,16 +206,16 @@ pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change
         let (on_nodes, next) = (on_nodes.get(registry), next.get(registry));
         match (on_nodes, next) {
             (None, None) => None,
-            (None, Some(_)) => Some(Kind::Added),
-            (Some(_), None) => Some(Kind::Removed),
+            (None, Some(_)) => Some(ChangeKind::Added),
+            (Some(_), None) => Some(ChangeKind::Removed),
             (Some(_), Some(_)) if is_same(on_nodes, next) => {
                 let is_shadowed =
                     after.is_some() && !is_same(after, next) && !is_same(before, after);
-                is_shadowed.then_some(Kind::Shadowed)
+                is_shadowed.then_some(ChangeKind::Shadowed)
             }
-            (Some(_), Some(_)) if after.is_none() => Some(Kind::Replaced),
-            (Some(_), Some(_)) if is_same(before, on_nodes) => Some(Kind::Changed),
-            (Some(_), Some(_)) => Some(Kind::Overridden),
+            (Some(_), Some(_)) if after.is_none() => Some(ChangeKind::Replaced),
+            (Some(_), Some(_)) if is_same(before, on_nodes) => Some(ChangeKind::Changed),
+            (Some(_), Some(_)) => Some(ChangeKind::Overridden),
         }
     };
     registries
@@ -236,21 +236,21 @@ pub(crate) fn text(changes: &[Change]) -> String {
     changes
         .iter()
         .flat_map(|Change { registry, change }| match change {
-            Kind::Added => vec![format!("+{registry}: ***")],
-            Kind::Removed => vec![format!("-{registry}: ***")],
-            Kind::Changed => vec![
+            ChangeKind::Added => vec![format!("+{registry}: ***")],
+            ChangeKind::Removed => vec![format!("-{registry}: ***")],
+            ChangeKind::Changed => vec![
                 format!("-{registry}: *** (before)"),
                 format!("+{registry}: *** (after)"),
             ],
-            Kind::Replaced => vec![
+            ChangeKind::Replaced => vec![
                 format!("-{registry}: *** (before)"),
                 format!("+{registry}: {REPLACED}"),
             ],
-            Kind::Overridden => vec![
+            ChangeKind::Overridden => vec![
                 format!("-{registry}: *** (before, another pull secret)"),
                 format!("+{registry}: *** (after)"),
             ],
-            Kind::Shadowed => vec![format!(
+            ChangeKind::Shadowed => vec![format!(
                 " {registry}: *** (shadowed: another pull secret wins)"
             )],
         })
@@ -281,25 +281,25 @@ pub(crate) fn sides(
     after.clone_from(&before);
     for Change { registry, change } in changes {
         match change {
-            Kind::Added => {
+            ChangeKind::Added => {
                 before.remove(registry);
             }
-            Kind::Removed => {
+            ChangeKind::Removed => {
                 after.remove(registry);
             }
-            Kind::Changed => {
+            ChangeKind::Changed => {
                 before.insert(registry.clone(), "*** (before)");
                 after.insert(registry.clone(), "*** (after)");
             }
-            Kind::Replaced => {
+            ChangeKind::Replaced => {
                 before.insert(registry.clone(), "*** (before)");
                 after.insert(registry.clone(), REPLACED);
             }
-            Kind::Overridden => {
+            ChangeKind::Overridden => {
                 before.insert(registry.clone(), "*** (before, another pull secret)");
                 after.insert(registry.clone(), "*** (after)");
             }
-            Kind::Shadowed => {
+            ChangeKind::Shadowed => {
                 after.insert(registry.clone(), "*** (shadowed: another pull secret wins)");
             }
         }

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 use crate::secret::additional::data_of;
-use crate::secret::changes::{Change, InForce, Kind, changes};
+use crate::secret::changes::{Change, ChangeKind, InForce, changes};
 use crate::terminal::{age, columns};
 
 /// A Secret of the history.
@@ -246,9 +246,12 @@ impl Row {
         }
         let word = |change: &Change| {
             let sign = match change.change {
-                Kind::Added => '+',
-                Kind::Removed => '-',
-                Kind::Changed | Kind::Replaced | Kind::Overridden | Kind::Shadowed => '~',
+                ChangeKind::Added => '+',
+                ChangeKind::Removed => '-',
+                ChangeKind::Changed
+                | ChangeKind::Replaced
+                | ChangeKind::Overridden
+                | ChangeKind::Shadowed => '~',
             };
             format!("{sign}{}", change.registry)
         };

@@ -13,7 +13,7 @@ fn config(text: &str) -> DockerConfig {
 
 #[test]
 fn a_change_is_named_by_what_it_does_to_the_nodes() {
-    use Kind::{Added, Changed, Overridden, Removed, Shadowed};
+    use ChangeKind::{Added, Changed, Overridden, Removed, Shadowed};
     use Precedence::{Additional, Original};
     #[rustfmt::skip]
     let cases = [
@@ -36,14 +36,14 @@ fn a_change_is_named_by_what_it_does_to_the_nodes() {
             ..InForce::default()
         };
         let found = changes(&in_force, &config(after));
-        let kinds: Vec<Kind> = found.iter().map(|change| change.change).collect();
+        let kinds: Vec<ChangeKind> = found.iter().map(|change| change.change).collect();
         assert_eq!(kinds, Vec::from_iter(expected), "{sentence}");
     }
 }
 
 #[test]
 fn what_counts_is_what_nodes_have() {
-    use Kind::{Overridden, Replaced, Shadowed};
+    use ChangeKind::{Overridden, Replaced, Shadowed};
     #[rustfmt::skip]
     let cases = [
         ("nodes keep the original's", "", "", "", "r:dTpx", Some(Replaced)),
@@ -62,7 +62,7 @@ fn what_counts_is_what_nodes_have() {
             ..InForce::default()
         };
         let found = changes(&in_force, &config(proposed));
-        let kinds: Vec<Kind> = found.iter().map(|change| change.change).collect();
+        let kinds: Vec<ChangeKind> = found.iter().map(|change| change.change).collect();
         assert_eq!(kinds, Vec::from_iter(expected), "{sentence}");
     }
 }
@@ -127,19 +127,19 @@ fn other_registry_names_are_overridden_empty_entries_do_nothing() {
     )
     .expect("credentials");
     let registry = "docker.io".to_owned();
-    let change = Kind::Overridden;
+    let change = ChangeKind::Overridden;
     assert_eq!(changes(&in_force, &proposed), [Change { registry, change }]);
 }
 
 #[test]
 fn credentials_are_masked() {
     let all = [
-        Kind::Added,
-        Kind::Removed,
-        Kind::Changed,
-        Kind::Replaced,
-        Kind::Overridden,
-        Kind::Shadowed,
+        ChangeKind::Added,
+        ChangeKind::Removed,
+        ChangeKind::Changed,
+        ChangeKind::Replaced,
+        ChangeKind::Overridden,
+        ChangeKind::Shadowed,
     ]
     .map(|change| Change {
         registry: "r".to_owned(),
@@ -179,7 +179,7 @@ fn the_json_is_what_scripts_rely_on() {
     let mut difference = Difference {
         changes: vec![Change {
             registry: "quay.io".to_owned(),
-            change: Kind::Overridden,
+            change: ChangeKind::Overridden,
         }],
         lagging_nodes: vec!["node-2".to_owned()],
         scopes: Vec::new(),
