@@ -12,7 +12,7 @@ pub(crate) use changed::Changed;
 pub(crate) use pages::{metadata_pages, pages};
 pub(crate) use store::{Lost, NodeFacts, Sight, Store};
 use watch::name_of;
-pub(crate) use watch::{Kind, Signal, Signals, Update, watch_kind};
+pub(crate) use watch::{Signal, Signals, Update, WatchedKind, watch_kind};
 
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret, condition,
@@ -285,7 +285,7 @@ impl Facts {
 }
 
 pub(crate) fn watch_global<'a>(cluster: &'a Cluster<'a>) -> Signals<'a, GlobalPullSecret> {
-    let kind = Kind {
+    let kind = WatchedKind {
         doing: "watch the GlobalPullSecret",
         api: cluster.api(),
         params: one(names::GLOBAL_SECRET),
@@ -302,7 +302,7 @@ pub(crate) fn watch_secret<'a>(
     name: &str,
     doing: &'static str,
 ) -> Signals<'a, SecretVersion> {
-    let kind = Kind {
+    let kind = WatchedKind {
         doing,
         api: cluster.api(),
         params: one(name),

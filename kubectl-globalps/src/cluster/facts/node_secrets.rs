@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::pages::{Format, pages_as};
 use super::store::Store;
-use super::watch::{Kind, Signals, name_of, watch_kind};
+use super::watch::{Signals, WatchedKind, name_of, watch_kind};
 use crate::cluster::client::Cluster;
 use crate::error::Result;
 
@@ -78,7 +78,7 @@ pub(super) fn watch<'a>(
     cluster: &'a Cluster<'a>,
     listed: &Store<NodePullSecret>,
 ) -> Signals<'a, NodePullSecret> {
-    let kind = Kind {
+    let kind = WatchedKind {
         doing: "watch the NodePullSecrets",
         api: cluster.api(),
         params: ListParams::default(),

@@ -56,7 +56,7 @@ pub(super) fn name_of(metadata: &ObjectMeta) -> String {
 }
 
 /// What to watch, and how to decode it.
-pub(crate) struct Kind<K, V> {
+pub(crate) struct WatchedKind<K, V> {
     /// Part of the error if the watch fails.
     pub doing: &'static str,
     pub api: Api<Item<K>>,
@@ -69,12 +69,15 @@ pub(crate) struct Kind<K, V> {
 }
 
 /// Never ends.
-pub(crate) fn watch_kind<'a, K, V>(cluster: &'a Cluster<'a>, kind: Kind<K, V>) -> Signals<'a, V>
+pub(crate) fn watch_kind<'a, K, V>(
+    cluster: &'a Cluster<'a>,
+    kind: WatchedKind<K, V>,
+) -> Signals<'a, V>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     V: 'static,
 {
-    let Kind {
+    let WatchedKind {
         doing,
         api,
         mut params,
