@@ -100,7 +100,7 @@ fn shown(content: &str) -> String {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum State {
+pub(crate) enum NamespaceState {
     Synced,
     /// The Secret is missing, or has older content.
     Pending,
@@ -113,7 +113,7 @@ pub(crate) enum State {
     Removing,
 }
 
-impl State {
+impl NamespaceState {
     fn as_str(self) -> &'static str {
         match self {
             Self::Synced => "Synced",
@@ -136,7 +136,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NamespaceRow {
     pub name: String,
-    pub state: State,
+    pub state: NamespaceState,
     /// The revision of its content, and `SOURCE@REVISION` of each source with a scope; empty if it has no Secret.
     pub content: String,
     pub reason: String,
@@ -189,15 +189,19 @@ fn state(
     name: &str,
     seen: &NamespaceSeen,
     secret: Option<&SecretSeen>,
-) -> (State, String, String) {
+) -> (NamespaceState, String, String) {
     let plain = |state, reason: &str| (state, reason.to_owned(), String::new());
     if seen.is_terminating {
-        return plain(State::Terminating, "");
+        return plain(NamespaceState::Terminating, "");
     }
     let status = snapshot.status;
     let failures = status.map_or(&[][..], |status| &status.failures);
     if let Some(found) = failures.iter().find(|failure| failure.namespace == name) {
-        return (State::Failed, found.reason.clone(), found.message.clone());
+        return (
+            NamespaceState::Failed,
+            found.reason.clone(),
+            found.message.clone(),
+        );
     }
     let is_ours = secret.is_some_and(|secret| secret.is_ours);
     let is_marked = is_marked_excluded(&seen.labels, &seen.annotations);
@@ -205,9 +209,9 @@ fn state(
         .selection
         .covers(name, || seen.labels.clone(), is_marked);
     let (state, reason) = match selected {
-        _ if !snapshot.settings.enabled => (State::NotSelected, "Disabled"),
-        Selected::NotSelected => (State::NotSelected, ""),
-        Selected::Excluded => (State::Excluded, excluded_by(seen)),
+        _ if !snapshot.settings.enabled => (NamespaceState::NotSelected, "Disabled"),
+        Selected::NotSelected => (NamespaceState::NotSelected, ""),
+        Selected::Excluded => (NamespaceState::Excluded, excluded_by(seen)),
         Selected::Yes => {
             return match secret {
                 Some(secret) if !secret.is_ours => {
@@ -215,19 +219,30 @@ fn state(
                     let message = format!(
                         "Secret `{name}/{secret}` is not globalps' own: it is left as it is"
                     );
-                    (State::Failed, Reason::ForeignSecret.into(), message)
+                    (
+                        NamespaceState::Failed,
+                        Reason::ForeignSecret.into(),
+                        message,
+                    )
                 }
                 Some(secret) => match snapshot.in_force {
                     Some(in_force) if !in_force.is_in(&secret.content) => {
-                        plain(State::Pending, "OldContent")
+                        plain(NamespaceState::Pending, "OldContent")
                     }
-                    _ => plain(State::Synced, ""),
+                    _ => plain(NamespaceState::Synced, ""),
                 },
-                None => plain(State::Pending, "NoSecret"),
+                None => plain(NamespaceState::Pending, "NoSecret"),
             };
         }
     };
-    plain(if is_ours { State::Removing } else { state }, reason)
+    plain(
+        if is_ours {
+            NamespaceState::Removing
+        } else {
+            state
+        },
+        reason,
+    )
 }
 
 fn excluded_by(seen: &NamespaceSeen) -> &'static str {
