@@ -99,7 +99,9 @@ where
         pages: 0,
         turn: None,
         backoff: PAUSES,
-        state: listed.map_or(State::Begins, |version| State::Watches(version, None)),
+        state: listed.map_or(ListState::Begins, |version| {
+            ListState::Watches(version, None)
+        }),
     };
     stream::unfold(events, |mut events| async move {
         let event = events.next().await;
@@ -117,10 +119,10 @@ struct ListEvents<K> {
     /// Held while a page that is smaller than usual is in memory.
     turn: Option<SemaphorePermit<'static>>,
     backoff: Backoff,
-    state: State<K>,
+    state: ListState<K>,
 }
 
-enum State<K> {
+enum ListState<K> {
     Begins,
     /// The objects of the page; how the list continues, or the version of the complete list.
     Lists(std::vec::IntoIter<K>, Next),
@@ -142,11 +144,11 @@ where
     async fn next(&mut self) -> kube::Result<Event<K>> {
         loop {
             match &mut self.state {
-                State::Begins => {
-                    self.state = State::Lists(Vec::new().into_iter(), Next::Page(None));
+                ListState::Begins => {
+                    self.state = ListState::Lists(Vec::new().into_iter(), Next::Page(None));
                     return Ok(Event::Init);
                 }
-                State::Lists(objects, next) => {
+                ListState::Lists(objects, next) => {
                     if let Some(object) = objects.next() {
                         return Ok(Event::InitApply(object));
                     }
@@ -161,15 +163,15 @@ where
                                 Some(_) => Next::Page(token),
                                 None => Next::Watch(version),
                             };
-                            self.state = State::Lists(list.items.into_iter(), next);
+                            self.state = ListState::Lists(list.items.into_iter(), next);
                         }
                         Next::Watch(version) => {
-                            self.state = State::Watches(std::mem::take(version), None);
+                            self.state = ListState::Watches(std::mem::take(version), None);
                             return Ok(Event::InitDone);
                         }
                     }
                 }
-                State::Watches(version, watch) => {
+                ListState::Watches(version, watch) => {
                     let Some((begun, events)) = watch else {
                         let params = WatchParams {
                             label_selector: self.params.label_selector.clone(),
