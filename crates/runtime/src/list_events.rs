@@ -125,14 +125,14 @@ struct ListEvents<K> {
 enum ListState<K> {
     Begins,
     /// The objects of the page; how the list continues, or the version of the complete list.
-    Lists(std::vec::IntoIter<K>, Next),
+    Lists(std::vec::IntoIter<K>, Continuation),
     /// As of this version, and since when.
     Watches(String, Option<(Instant, Events<K>)>),
 }
 
 type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
 
-enum Next {
+enum Continuation {
     Page(Option<String>),
     Watch(String),
 }
@@ -145,7 +145,7 @@ where
         loop {
             match &mut self.state {
                 ListState::Begins => {
-                    self.state = ListState::Lists(Vec::new().into_iter(), Next::Page(None));
+                    self.state = ListState::Lists(Vec::new().into_iter(), Continuation::Page(None));
                     return Ok(Event::Init);
                 }
                 ListState::Lists(objects, next) => {
@@ -154,18 +154,18 @@ where
                     }
                     self.turn = None;
                     match next {
-                        Next::Page(token) => {
+                        Continuation::Page(token) => {
                             let token = token.take();
                             let list = self.page(token).await?;
                             let token = list.metadata.continue_.filter(|token| !token.is_empty());
                             let version = list.metadata.resource_version.unwrap_or_default();
                             let next = match token {
-                                Some(_) => Next::Page(token),
-                                None => Next::Watch(version),
+                                Some(_) => Continuation::Page(token),
+                                None => Continuation::Watch(version),
                             };
                             self.state = ListState::Lists(list.items.into_iter(), next);
                         }
-                        Next::Watch(version) => {
+                        Continuation::Watch(version) => {
                             self.state = ListState::Watches(std::mem::take(version), None);
                             return Ok(Event::InitDone);
                         }
