@@ -13,7 +13,7 @@ use super::watching::WATCH;
 use super::{Agent, IDLE};
 use crate::delivery::transaction::{Outcome, Transaction};
 use crate::node::file::FileSnapshot;
-use crate::node::state::{Change, NodeError, State, Task};
+use crate::node::state::{Change, JournalState, NodeError, Task};
 use crate::report::wording;
 
 impl Agent {
@@ -173,7 +173,7 @@ impl Agent {
             .node
             .state
             .take()
-            .unwrap_or_else(|| State::new(file, restarts));
+            .unwrap_or_else(|| JournalState::new(file, restarts));
         if is_lost && let Some(change) = &change {
             // Entries that globalps wrote can't be distinguished from the node's own, which are never removed.
             let own = change.target_managed.overridden();
@@ -231,7 +231,7 @@ impl Agent {
 
     pub(super) fn finish(
         &mut self,
-        state: State,
+        state: JournalState,
         goal: Option<Goal>,
         result: Result<Outcome, NodeError>,
     ) -> Result<Duration, NodeError> {

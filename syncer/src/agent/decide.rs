@@ -11,7 +11,9 @@ use crate::delivery::config_file::{
 use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
-use crate::node::state::{Change, Failure, Obstacle, ProviderSide, State, Step, Superseded, Task};
+use crate::node::state::{
+    Change, Failure, JournalState, Obstacle, ProviderSide, Step, Superseded, Task,
+};
 
 #[derive(Debug)]
 pub(crate) enum Action {
@@ -56,7 +58,7 @@ impl Action {
     }
 
     /// It may restart the kubelet.
-    pub(super) fn restarts(&self, state: Option<&State>) -> bool {
+    pub(super) fn restarts(&self, state: Option<&JournalState>) -> bool {
         match self {
             Self::Begin { change, .. } => change.restart,
             Self::Resume => state
@@ -79,7 +81,7 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
     action
 }
 
-fn is_kubelet_down(state: &State) -> bool {
+fn is_kubelet_down(state: &JournalState) -> bool {
     state.failed.as_ref().is_some_and(|failure| failure.stuck)
 }
 
@@ -133,7 +135,7 @@ fn decide_change(facts: &NodeFacts) -> Action {
         (Goal::Restore, Some(state), _) => begin(facts, state, task, &Desired::default()),
         (Goal::Revision(_), _, None) => Action::Fetch,
         (Goal::Revision(_), state, Some(desired)) => {
-            let first = State::new(facts.file.clone(), 0);
+            let first = JournalState::new(facts.file.clone(), 0);
             begin(facts, state.unwrap_or(&first), task, &desired)
         }
     }
@@ -199,7 +201,7 @@ fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
     Action::LeaveAlone
 }
 
-fn begin_aside(facts: &NodeFacts, state: &State, aside: &Task) -> Action {
+fn begin_aside(facts: &NodeFacts, state: &JournalState, aside: &Task) -> Action {
     let change = state.change.as_ref();
     let has_provider =
         state.provider.is_some() || change.is_some_and(|change| change.provider.is_some());
@@ -222,7 +224,7 @@ fn is_drifted(facts: &NodeFacts) -> bool {
         && !matches!(begin(facts, &settled, task, &desired), Action::Confirm)
 }
 
-fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Action {
+fn begin(facts: &NodeFacts, state: &JournalState, task: &Task, desired: &Desired) -> Action {
     // A change whose restart is pending. The new change replaces it and rolls back to the same file.
     let pending = state.change.as_ref();
     let is_own = pending.is_none() && task.goal() != Goal::Restore && is_own(facts.file, state);

@@ -4,7 +4,7 @@ use globalps_dockerconfig::DockerConfig;
 use globalps_provider::Delivery;
 
 use super::facts::NodeFacts;
-use crate::node::state::{Installed, ProviderSide, State};
+use crate::node::state::{Installed, JournalState, ProviderSide};
 
 /// The desired state of the node.
 #[derive(Default)]
@@ -46,7 +46,7 @@ pub(super) fn desired(facts: &NodeFacts) -> Option<Desired> {
 }
 
 /// The content in force as it is delivered. `None`: the journal doesn't have it, or the provider is not possible.
-pub(super) fn in_journal(facts: &NodeFacts, state: &State) -> Option<Desired> {
+pub(super) fn in_journal(facts: &NodeFacts, state: &JournalState) -> Option<Desired> {
     match &state.provider {
         Some(installed) => facts
             .provider?
@@ -75,5 +75,5 @@ fn is_in_force_though_superseded(facts: &NodeFacts) -> bool {
     let in_force = facts.state.map(|state| state.revision);
     facts.superseded
         && in_force == facts.task.map(|task| task.revision)
-        && !facts.state.is_some_and(State::awaits_restart)
+        && !facts.state.is_some_and(JournalState::awaits_restart)
 }

@@ -4,7 +4,7 @@ use globalps_provider::Content;
 
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;
-use crate::node::state::{State, Task};
+use crate::node::state::{JournalState, Task};
 
 /// The input of the decision.
 #[expect(
@@ -20,7 +20,7 @@ pub(crate) struct NodeFacts<'a> {
     /// Another program is about to change the file and must find nothing of globalps in it afterwards.
     pub(crate) is_updating: bool,
     /// The state in the journal; `None`: globalps has not changed this node.
-    pub(crate) state: Option<&'a State>,
+    pub(crate) state: Option<&'a JournalState>,
     pub(crate) file: &'a FileSnapshot,
     /// Content of the assigned revision; `None`: not fetched, or superseded.
     pub(crate) desired: Option<&'a Content>,

@@ -34,7 +34,7 @@ use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Unit};
 use crate::node::lock::NodeLock;
 use crate::node::provider::{Provider, ProviderDisk};
-use crate::node::state::{NodeError, Obstacle, State, Task};
+use crate::node::state::{JournalState, NodeError, Obstacle, Task};
 use crate::node::systemd::{ProviderFlag, Systemd};
 use crate::report::{StatusReporter, writer};
 use decide::{Action, decide};
@@ -78,7 +78,7 @@ enum Access {
 /// What this process has of the node.
 struct OnNode {
     journal: Journal,
-    state: Option<State>,
+    state: Option<JournalState>,
     access: Access,
     /// Held while there is a state or a change.
     lock: Option<NodeLock>,
@@ -233,7 +233,7 @@ impl Agent {
             return false;
         };
         let is_in_force =
-            |state: &State| task.goal() != Goal::Restore && state.revision == task.revision;
+            |state: &JournalState| task.goal() != Goal::Restore && state.revision == task.revision;
         !self
             .node
             .state

@@ -10,7 +10,7 @@ use crate::delivery::credential_provider::{ProviderFacts, Unused};
 use crate::node::file::FileSnapshot;
 use crate::node::kubelet::{Kubelet as _, KubeletError};
 use crate::node::provider::{Provider, ProviderDisk, SET_UP};
-use crate::node::state::{Installed, NodeError, Obstacle, State};
+use crate::node::state::{Installed, JournalState, NodeError, Obstacle};
 use crate::node::systemd::ProviderFlag;
 
 /// Another process would stop the kubelet from using the provider, or restart it each time.
@@ -80,7 +80,11 @@ impl Agent {
 
     /// The provider where it is on this node: a syncer with other paths may have set it up.
     pub(super) fn provider_on_node(&self) -> Result<Provider, NodeError> {
-        let known = self.node.state.as_ref().and_then(State::known_provider);
+        let known = self
+            .node
+            .state
+            .as_ref()
+            .and_then(JournalState::known_provider);
         self.provider_of(known).map_err(NodeError::Provider)
     }
 
@@ -112,7 +116,7 @@ impl Agent {
         let state = self
             .node
             .state
-            .get_or_insert_with(|| State::new(file.clone(), restarts));
+            .get_or_insert_with(|| JournalState::new(file.clone(), restarts));
         // No revision: the assigned one is applied.
         (state.provider, state.revision, state.applied) = (Some(installed), Revision::NONE, None);
         Ok(())

@@ -14,7 +14,7 @@ use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
 use crate::node::provider::Provider;
-use crate::node::state::{Failure, NodeError, State, Task};
+use crate::node::state::{Failure, JournalState, NodeError, Task};
 
 /// An interrupted change, its end and the restore take up to three rounds.
 const MAX_STEPS: usize = 10;
@@ -155,7 +155,7 @@ impl Restore {
     }
 
     /// The state; without one, the provider that the kubelet's flags name.
-    fn load(&self) -> Result<Option<State>, NodeError> {
+    fn load(&self) -> Result<Option<JournalState>, NodeError> {
         let state = self.journal.load()?;
         let installed = match &state {
             Some(_) => return Ok(state),
@@ -163,13 +163,13 @@ impl Restore {
         };
         let file = file::read(&self.config_file)?;
         Ok(installed.map(|installed| {
-            let mut state = State::new(file, 0);
+            let mut state = JournalState::new(file, 0);
             state.provider = Some(installed);
             state
         }))
     }
 
-    fn find_provider(&mut self, state: &State) -> Result<(), NodeError> {
+    fn find_provider(&mut self, state: &JournalState) -> Result<(), NodeError> {
         if let Some(installed) = state.known_provider() {
             let found = self.provider.of_installed(installed);
             self.provider = found.map_err(NodeError::Provider)?;
@@ -187,7 +187,7 @@ impl Restore {
         }
     }
 
-    fn observe_provider(&self, state: &State) -> Result<Option<ProviderFacts>, NodeError> {
+    fn observe_provider(&self, state: &JournalState) -> Result<Option<ProviderFacts>, NodeError> {
         let change = state.change.as_ref();
         let is_changed = change.is_some_and(|change| change.provider.is_some());
         if state.provider.is_none() && !is_changed {
@@ -204,7 +204,7 @@ impl Restore {
     }
 
     /// Without a unit to restart, neither the restore nor an interrupted change restarts anything, even after a failure.
-    async fn find_unit(&mut self, state: &mut State, say: &mut impl FnMut(&str)) {
+    async fn find_unit(&mut self, state: &mut JournalState, say: &mut impl FnMut(&str)) {
         let reason = if self.restart {
             let restarted = state.unit.as_deref();
             match self.unit.restartable(restarted, state.owes_start()).await {
@@ -230,7 +230,7 @@ impl Restore {
     }
 }
 
-fn found(state: &State) -> String {
+fn found(state: &JournalState) -> String {
     let entries = match state.managed.keys.len() {
         1 => "1 managed entry".to_owned(),
         number => format!("{number} managed entries"),
@@ -294,7 +294,7 @@ mod tests {
         let provider = Provider::new(at("program").here, &path, paths);
         let side = set_up(&provider);
         file::replace(&config.here, &side.config).unwrap();
-        let mut state = State::new(FileSnapshot::Absent, 0);
+        let mut state = JournalState::new(FileSnapshot::Absent, 0);
         state.revision = Revision::new(1, RevisionId::from_random(1));
         state.provider = side.installed;
         Journal::next_to(&path.here, "").save(&state).unwrap();
@@ -327,7 +327,7 @@ mod tests {
         let provider = Provider::new(at("program").here, &path, None);
         let side = set_up(&provider);
         assert!(provider.write_flags(true).unwrap());
-        let mut state = State::new(FileSnapshot::Absent, 0);
+        let mut state = JournalState::new(FileSnapshot::Absent, 0);
         state.revision = Revision::new(1, RevisionId::from_random(1));
         state.provider.clone_from(&side.installed);
         state.change = Some(Change {

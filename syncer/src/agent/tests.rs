@@ -33,7 +33,7 @@ fn revision(number: i64) -> Revision {
 }
 
 /// With this state on its disk.
-fn node(restores_only: bool, state: Option<&State>) -> Node {
+fn node(restores_only: bool, state: Option<&JournalState>) -> Node {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let path = at("config.json");
@@ -85,8 +85,8 @@ fn object(number: i64, generation: i64) -> NodePullSecret {
     object
 }
 
-fn with_revision(number: i64) -> State {
-    let mut state = State::new(FileSnapshot::Absent, 0);
+fn with_revision(number: i64) -> JournalState {
+    let mut state = JournalState::new(FileSnapshot::Absent, 0);
     state.revision = revision(number);
     state
 }
@@ -339,7 +339,7 @@ async fn a_node_without_state_or_writes_does_not_claim_to_forget() {
     for (case, spoil) in [
         (
             "lost",
-            (|it| it.doubtful = vec!["r".to_owned()]) as fn(&mut State),
+            (|it| it.doubtful = vec!["r".to_owned()]) as fn(&mut JournalState),
         ),
         ("another node's", |it| {
             it.revision = it.revision.unidentified();
@@ -509,7 +509,7 @@ async fn a_restart_that_is_waived_stays_waived_after_an_error() {
 #[tokio::test]
 async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
     const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
-    let cases: [(&str, fn(&mut State)); 3] = [
+    let cases: [(&str, fn(&mut JournalState)); 3] = [
         ("known", |_| {}),
         ("forgotten", |state| state.provider = None),
         ("a restore began without it", |state| {
@@ -565,7 +565,7 @@ fn in_paths() -> Installed {
 }
 
 /// It is to be restored by a pod that has no paths of the provider.
-async fn without_paths(state: &State) -> Node {
+async fn without_paths(state: &JournalState) -> Node {
     let mut node = node(false, Some(state));
     let file = HostPath {
         host: "/var/lib/kubelet/config.json".into(),

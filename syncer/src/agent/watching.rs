@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Agent, FLAGS_READ, IDLE};
 use crate::delivery::transaction::Transaction;
-use crate::node::state::{Change, NodeError, State, Step};
+use crate::node::state::{Change, JournalState, NodeError, Step};
 
 /// If the kubelet dies within this time after a change, the change is rolled back.
 pub(super) const WATCH: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ impl Agent {
     pub(super) async fn confirm(&mut self) -> Result<Duration, NodeError> {
         self.last_error = None;
         let is_compared =
-            |state: &State| state.provider.is_some() || state.managed.content().is_some();
+            |state: &JournalState| state.provider.is_some() || state.managed.content().is_some();
         let in_force = self
             .node
             .state

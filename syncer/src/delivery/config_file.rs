@@ -5,12 +5,12 @@ use globalps_dockerconfig::{DockerConfig, Entry, merge_on_node};
 
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
-use crate::node::state::{Change, ProviderChange, State};
+use crate::node::state::{Change, JournalState, ProviderChange};
 
 /// Adapts a change from the journal to a file that another process wrote meanwhile: foreign entries stay, forward and back. How
 /// far the change came is unknown, so managed entries of both sides count as managed. `None`: the file can't be parsed, so it has
 /// nothing to keep.
-pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Option<Change> {
+pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &JournalState) -> Option<Change> {
     let existing = parsed(file)?;
     let managed = change.managed();
     let among = |version: &FileSnapshot, wanted: &ManagedEntries| {
@@ -84,7 +84,7 @@ pub(crate) fn is_unparsable(file: &FileSnapshot) -> bool {
 pub(crate) fn restored(
     unmanaged: &DockerConfig,
     file: &FileSnapshot,
-    state: &State,
+    state: &JournalState,
 ) -> FileSnapshot {
     let before = parsed(&state.snapshot).unwrap_or_default();
     if unmanaged.means_the_same(&before) {
@@ -102,7 +102,7 @@ pub(crate) fn restored(
 }
 
 /// Another program has written the whole file: it lacks entries that only globalps can have written.
-pub(crate) fn is_replaced(file: &FileSnapshot, state: &State) -> bool {
+pub(crate) fn is_replaced(file: &FileSnapshot, state: &JournalState) -> bool {
     let (Some(found), Some(content)) = (parsed(file), state.managed.content()) else {
         return *file == FileSnapshot::Absent;
     };
@@ -112,7 +112,7 @@ pub(crate) fn is_replaced(file: &FileSnapshot, state: &State) -> bool {
 
 /// The same, and nothing of globalps is in it, nor is any of the node's own entries lost that globalps replaced: it is the node's
 /// own file again.
-pub(crate) fn is_own(file: &FileSnapshot, state: &State) -> bool {
+pub(crate) fn is_own(file: &FileSnapshot, state: &JournalState) -> bool {
     let Some(found) = parsed(file) else {
         return false;
     };
@@ -128,7 +128,10 @@ pub(crate) fn is_own(file: &FileSnapshot, state: &State) -> bool {
 }
 
 /// The managed entries that the node's own file did not have.
-fn only_ours(versions: impl IntoIterator<Item = DockerConfig>, state: &State) -> DockerConfig {
+fn only_ours(
+    versions: impl IntoIterator<Item = DockerConfig>,
+    state: &JournalState,
+) -> DockerConfig {
     let mut own = state.managed.overridden();
     own.extend_from_slice(parsed(&state.snapshot).unwrap_or_default().entries());
     let is_own = |entry: &Entry| {
@@ -152,7 +155,7 @@ fn has_all(found: &DockerConfig, entries: &[Entry]) -> bool {
 }
 
 /// Nobody has written the file since globalps merged its entries with the node's own.
-pub(crate) fn is_as_written(file: &FileSnapshot, state: &State) -> bool {
+pub(crate) fn is_as_written(file: &FileSnapshot, state: &JournalState) -> bool {
     let Some(content) = state.managed.content() else {
         return false;
     };

@@ -4,7 +4,7 @@ use globalps_provider::{Content, ProviderConfig, render_data};
 
 use crate::node::file::FileSnapshot;
 use crate::node::provider::{Provider, ProviderDisk};
-use crate::node::state::{Installed, Obstacle, ProviderChange, ProviderSide, State, Task};
+use crate::node::state::{Installed, JournalState, Obstacle, ProviderChange, ProviderSide, Task};
 
 /// The observed provider, if it is requested or on the node.
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl ProviderFacts {
 /// The change to this side, or the removal of the provider. `None`: nothing of it is on the node.
 pub(crate) fn change(
     facts: Option<&ProviderFacts>,
-    state: &State,
+    state: &JournalState,
     target: Option<&ProviderSide>,
     is_kubelet_checked: bool,
 ) -> Result<Option<ProviderChange>, Obstacle> {
@@ -138,7 +138,11 @@ fn as_found(installed: &Installed, disk: &ProviderDisk) -> ProviderSide {
 }
 
 /// Whether the change needs a kubelet restart. One that does not use the provider needs none without it.
-pub(crate) fn needs_restart(facts: &ProviderFacts, state: &State, change: &ProviderChange) -> bool {
+pub(crate) fn needs_restart(
+    facts: &ProviderFacts,
+    state: &JournalState,
+    change: &ProviderChange,
+) -> bool {
     let is_switch = change.before.installed.is_some() != change.target.installed.is_some();
     let is_unused = facts.unused.as_ref().is_some_and(|it| !it.is_running);
     let is_unused = is_unused && change.target.installed.is_none();

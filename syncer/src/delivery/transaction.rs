@@ -13,7 +13,7 @@ use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
 use crate::node::provider::{Provider, WRITING};
-use crate::node::state::{Change, Failure, NodeError, Obstacle, State, Step};
+use crate::node::state::{Change, Failure, JournalState, NodeError, Obstacle, Step};
 use crate::node::systemd::Since;
 
 /// How many times in a row another process may write the files during a change.
@@ -40,7 +40,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     /// Saves the change in the journal, then applies it.
     pub(crate) async fn begin(
         &mut self,
-        state: &mut State,
+        state: &mut JournalState,
         change: Change,
     ) -> Result<Outcome, NodeError> {
         // Detects an unreadable file or an unusable unit before anything changes.
@@ -59,7 +59,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Continues the change in the journal.
-    pub(crate) async fn resume(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+    pub(crate) async fn resume(&mut self, state: &mut JournalState) -> Result<Outcome, NodeError> {
         match state.change.as_ref().map(|change| change.step) {
             None | Some(Step::Watching) => Ok(Outcome::InForce),
             Some(Step::Back) => self.back(state).await,
@@ -80,7 +80,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
     }
 
-    async fn onward(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+    async fn onward(&mut self, state: &mut JournalState) -> Result<Outcome, NodeError> {
         self.keep_what_others_wrote(state)?;
         match self.keep_settings(state).await? {
             Some(error) => self.roll_back(state, error).await,
@@ -89,7 +89,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Adapts the change if another process wrote the file since it began.
-    fn keep_what_others_wrote(&self, state: &mut State) -> Result<(), NodeError> {
+    fn keep_what_others_wrote(&self, state: &mut JournalState) -> Result<(), NodeError> {
         let Some(change) = &state.change else {
             return Ok(());
         };
@@ -112,7 +112,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// The same for the files of the credential provider. Returns why they no longer allow adding it.
-    async fn keep_settings(&self, state: &mut State) -> Result<Option<String>, NodeError> {
+    async fn keep_settings(&self, state: &mut JournalState) -> Result<Option<String>, NodeError> {
         let Some(change) = &mut state.change else {
             return Ok(None);
         };
@@ -170,7 +170,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Ends a change that wrote nothing, with the node's error. If it wrote a part, it continues from there.
-    fn end_unwritten(&self, state: &mut State, change: &Change) -> Result<(), NodeError> {
+    fn end_unwritten(&self, state: &mut JournalState, change: &Change) -> Result<(), NodeError> {
         let is_unwritten = match &change.provider {
             // If the new file is in place, only its fsync failed.
             None => !file::read(self.path).is_ok_and(|file| file == change.target),
@@ -187,7 +187,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         Ok(())
     }
 
-    async fn forward(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+    async fn forward(&mut self, state: &mut JournalState) -> Result<Outcome, NodeError> {
         let Some(change) = state.change.clone() else {
             return Ok(Outcome::InForce);
         };
@@ -260,7 +260,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// These follow the first files by seconds: another process may have written in the meantime.
-    fn write_last(&self, state: &mut State, is_back: bool) -> Result<(), NodeError> {
+    fn write_last(&self, state: &mut JournalState, is_back: bool) -> Result<(), NodeError> {
         self.keep_what_others_wrote(state)?;
         match &state.change {
             Some(change) => self.writes(change, is_back).write_last(self.provider),
@@ -294,7 +294,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     /// Rolls the change back. It may have been in force: the kubelet died during observation.
     pub(crate) async fn roll_back(
         &mut self,
-        state: &mut State,
+        state: &mut JournalState,
         error: String,
     ) -> Result<Outcome, NodeError> {
         if let Some(change) = &mut state.change {
@@ -305,7 +305,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         self.back(state).await
     }
 
-    async fn back(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+    async fn back(&mut self, state: &mut JournalState) -> Result<Outcome, NodeError> {
         self.keep_what_others_wrote(state)?;
         if let Some(error) = self.keep_settings(state).await? {
             tracing::warn!(error, "leaving the kubelet's flags and providers unchanged");

@@ -1,8 +1,8 @@
 //! What is dropped from the journal.
 
-use super::state::State;
+use super::state::JournalState;
 
-impl State {
+impl JournalState {
     /// The same without earlier content, if the cluster asks to forget it up to this revision. `None`: that is done, or not possible
     /// now: it is in force, the change that replaces it can still be rolled back, or some of it counts as the node's own.
     pub(crate) fn without_old(&self, up_to: i64) -> Option<Self> {

@@ -282,7 +282,7 @@ pub(crate) struct Failure {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct JournalState {
     version: u32,
     /// The file before the first change.
     pub(crate) snapshot: FileSnapshot,
@@ -322,7 +322,7 @@ pub(crate) struct State {
     pub(crate) forgotten: i64,
 }
 
-impl State {
+impl JournalState {
     /// The restart for the change in progress was requested.
     pub(crate) fn is_restarted(&self) -> bool {
         let change = self.change.as_ref();

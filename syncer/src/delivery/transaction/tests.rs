@@ -203,7 +203,7 @@ async fn a_change_is_in_force_or_rolled_back() {
     ];
     for (sentence, before, restart, failures, restarts, after, in_force) in cases {
         let node = Node::with(before);
-        let mut state = State::new(image(before), 0);
+        let mut state = JournalState::new(image(before), 0);
         let mut kubelet = Fake {
             failures,
             ..Fake::default()
@@ -273,7 +273,7 @@ async fn a_change_interrupted_at_any_step_is_continued() {
     ];
     for (sentence, step, written, (forward, back), taken_up, restarts, after) in cases {
         let node = Node::with(Some(if written { NEW } else { OLD }));
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.change = Some(Change {
             step,
             started_from: forward,
@@ -310,7 +310,7 @@ async fn without_the_bus_a_change_waits_then_has_one_restart() {
         ("an error in the middle of the restart", 2, true, true),
     ] {
         let node = Node::with(Some(OLD));
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         let mut kubelet = Fake {
             bus_until: Some(bus_until),
             is_answered,
@@ -333,7 +333,7 @@ async fn without_the_bus_a_change_waits_then_has_one_restart() {
 
         let state = node.journal.load().unwrap();
         assert_eq!(state.is_some(), written, "{sentence}");
-        let mut state = state.unwrap_or_else(|| State::new(image(Some(OLD)), 0));
+        let mut state = state.unwrap_or_else(|| JournalState::new(image(Some(OLD)), 0));
         let mut kubelet = Fake::default();
         let mut transaction = node.transaction(&mut kubelet);
         let outcome = match state.change {
@@ -370,7 +370,7 @@ async fn a_change_whose_restart_is_waived_needs_no_bus() {
         ),
     ] {
         let node = Node::with(Some(NEW));
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         let mut begun = Change {
             step,
             started_from,
@@ -396,7 +396,7 @@ async fn a_change_whose_restart_is_waived_needs_no_bus() {
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_just_restarted_restarts_after_the_cooldown() {
     let node = Node::with(None);
-    let mut state = State::new(FileSnapshot::Absent, 0);
+    let mut state = JournalState::new(FileSnapshot::Absent, 0);
     let cooldown = Duration::from_secs(7);
     let mut kubelet = Fake {
         cooldown,
@@ -415,7 +415,7 @@ async fn a_kubelet_just_restarted_restarts_after_the_cooldown() {
 #[tokio::test(start_paused = true)]
 async fn after_a_restore_only_the_number_of_restarts_is_left() {
     let node = Node::with(Some(NEW));
-    let mut state = State::new(image(None), 6);
+    let mut state = JournalState::new(image(None), 6);
     state.revision = revision(3);
     let failed = Task {
         uid: "u".to_owned(),
@@ -448,7 +448,7 @@ async fn after_a_restore_only_the_number_of_restarts_is_left() {
 #[tokio::test(start_paused = true)]
 async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
     let node = Node::with(Some(OLD));
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake::default();
     let mut transaction = node.transaction(&mut kubelet);
     transaction
@@ -473,7 +473,7 @@ async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
 async fn an_unwritable_file_causes_no_change_and_no_restart() {
     let node = Node::with(None);
     fs::create_dir(&node.path).unwrap();
-    let mut state = State::new(FileSnapshot::Absent, 0);
+    let mut state = JournalState::new(FileSnapshot::Absent, 0);
     let mut kubelet = Fake::default();
     let mut transaction = node.transaction(&mut kubelet);
     let error = transaction
@@ -493,7 +493,7 @@ const THEIRS: &str =
 async fn entries_written_between_the_decision_and_the_change_stay() {
     for before in [image(None), image(Some(OLD))] {
         let node = Node::with(None);
-        let mut state = State::new(before.clone(), 0);
+        let mut state = JournalState::new(before.clone(), 0);
         let mut kubelet = Fake::default();
         let change = change(&before, 4, true);
         file::replace(&node.path, &image(Some(THEIRS))).unwrap();
@@ -511,7 +511,7 @@ async fn entries_written_between_the_decision_and_the_change_stay() {
 async fn content_in_force_was_written_despite_a_concurrent_writer() {
     for _ in 0..20 {
         let node = Node::with(Some(OLD));
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         let mut kubelet = Fake::default();
         let is_over = Arc::new(AtomicBool::new(false));
         let writer = std::thread::spawn({
@@ -557,7 +557,7 @@ async fn entries_of_a_superseded_change_are_not_foreign() {
         (AND_THEIRS, false, true),
     ] {
         let node = Node::with(Some(on_disk_now));
-        let mut state = State::new(FileSnapshot::Absent, 0);
+        let mut state = JournalState::new(FileSnapshot::Absent, 0);
         let change = Change {
             target_managed: managed(&target),
             superseded: Some(Superseded {
@@ -591,7 +591,7 @@ async fn entries_written_meanwhile_survive_change_and_rollback() {
         (Step::Forward, "{", "a write of an invalid credentials file"),
     ] {
         let node = Node::with(Some(content));
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.change = Some(Change {
             step,
             started_from: (step == Step::Back).then(|| "0".to_owned()),
@@ -634,7 +634,9 @@ impl Node {
         let answer = if program_works { &*answer } else { "{}" };
         let script = format!("#!/bin/sh\ncat > /dev/null\nprintf %s '{answer}'\n");
         fs::write(node.path.with_file_name("program"), script).unwrap();
-        node.journal.save(&State::new(image(Some(OLD)), 0)).unwrap();
+        node.journal
+            .save(&JournalState::new(image(Some(OLD)), 0))
+            .unwrap();
         node
     }
 
@@ -724,7 +726,7 @@ async fn one_restart_sets_the_provider_up_before_entries_leave() {
     ];
     for (sentence, program_works, failures, has_flag, restarts, ends, is_of_provider) in cases {
         let node = Node::with_program(program_works);
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         let mut kubelet = Fake {
             failures,
             provider_config: has_flag.then(|| node.provider.config.host.display().to_string()),
@@ -749,7 +751,7 @@ async fn one_restart_sets_the_provider_up_before_entries_leave() {
 #[tokio::test]
 async fn a_kubelet_that_is_down_starts_again_despite_a_full_disk() {
     let node = Node::with_program(true);
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
         failures: 1,
         full_disk: Some(node.path.with_file_name(".globalps")),
@@ -765,7 +767,7 @@ async fn a_kubelet_that_is_down_starts_again_despite_a_full_disk() {
 #[tokio::test]
 async fn a_file_that_could_not_be_read_again_is_not_written() {
     let node = Node::with_program(true);
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake::default();
     let large = format!("{NEW}{}", " ".repeat(4 << 20));
     let before = on_disk(&node.path);
@@ -789,7 +791,7 @@ async fn a_file_that_could_not_be_read_again_is_not_written() {
 async fn the_provider_is_set_up_without_systemds_list_of_processes() {
     let _lock = PROGRAMS.lock().await;
     let node = Node::with_program(true);
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
         is_unlisted: true,
         ..Fake::default()
@@ -805,7 +807,7 @@ async fn the_provider_is_set_up_without_systemds_list_of_processes() {
 async fn entries_written_during_the_start_with_the_provider_stay() {
     let _lock = PROGRAMS.lock().await;
     let node = Node::with_program(true);
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
         provider_config: Some(node.provider.config.host.display().to_string()),
         written_meanwhile: Some((node.path.clone(), THEIRS)),
@@ -850,7 +852,7 @@ async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
                 if step == Step::Back {
                     change.failure = "why".to_owned();
                 }
-                let mut state = State::new(image(Some(OLD)), 0);
+                let mut state = JournalState::new(image(Some(OLD)), 0);
                 state.provider = is_out.then(installed);
                 state.change = Some(change);
                 node.journal.save(&state).unwrap();
@@ -904,7 +906,7 @@ async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
         change.before = image(Some(OLD));
         change.target = image(Some(OLD));
         change.restart = false;
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.provider = Some(older.clone());
         let mut kubelet = Fake {
             serves_since: serves,
@@ -966,7 +968,7 @@ async fn a_damaged_trial_and_a_trial_of_the_same_data_are_retried() {
         change.before = image(Some(OLD));
         change.target = image(Some(OLD));
         change.restart = false;
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.provider = Some(installed());
         let mut kubelet = Fake {
             serves_since: serves,
@@ -1008,7 +1010,7 @@ async fn what_can_not_be_installed_does_not_stay_in_the_journal() {
         }
         change.target = image(Some(OLD));
         change.restart = false;
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.provider = Some(installed());
         let mut transaction = node.transaction(&mut kubelet);
         let outcome = transaction.begin(&mut state, change).await;
@@ -1036,7 +1038,7 @@ async fn flags_written_meanwhile_stay_or_end_the_setup() {
         ),
     ] {
         let node = Node::with_program(true);
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.change = Some(node.change(false));
         let path = node.path.with_file_name("kubeadm-flags.env");
         fs::write(&path, flags).unwrap();
@@ -1067,7 +1069,7 @@ async fn files_stay_while_another_process_restores_their_flags() {
     node.write_first(&change);
     let path = node.path.with_file_name("kubeadm-flags.env");
     let with = on_disk(&path).unwrap();
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     state.provider = Some(installed());
     let mut kubelet = Fake {
         written_meanwhile: Some((path.clone(), Box::leak(with.clone().into_boxed_str()))),
@@ -1097,7 +1099,7 @@ async fn the_provider_is_removed_though_another_flag_came_meanwhile() {
     let foreign = "--image-credential-provider-config=/etc/ecr.yaml";
     let with = on_disk(&path).unwrap().replace("--v=2", foreign);
     fs::write(&path, with).unwrap();
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     state.provider = Some(installed());
     let mut transaction = node.transaction(&mut kubelet);
     let outcome = transaction.begin(&mut state, change).await.unwrap();
@@ -1132,7 +1134,7 @@ async fn files_stay_while_another_process_restores_a_configuration() {
         node.write_first(&change);
         let path = node.provider.config.here.clone();
         let with = on_disk(&path).unwrap();
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.provider = Some(installed());
         let mut kubelet = Fake {
             written_meanwhile: Some((path.clone(), Box::leak(with.clone().into_boxed_str()))),
