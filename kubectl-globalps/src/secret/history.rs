@@ -146,12 +146,12 @@ impl Progress {
 /// `history -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct History {
-    pub revisions: Vec<Row>,
+    pub revisions: Vec<HistoryRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Row {
+pub(crate) struct HistoryRow {
     pub revision: i64,
     /// RFC 3339; empty if unknown.
     pub rolled_out: String,
@@ -181,7 +181,7 @@ impl History {
             let is_wanted = !in_force.additional.is_empty()
                 && in_force.additional.means_the_same(&revision.config);
             let rollout = progress.filter(|_| is_wanted && revision.rolled_out.is_none());
-            Row {
+            HistoryRow {
                 revision: revision.number,
                 rolled_out: revision
                     .rolled_out
@@ -239,7 +239,7 @@ impl History {
     }
 }
 
-impl Row {
+impl HistoryRow {
     fn difference(&self) -> String {
         if self.changes.is_empty() {
             return "none".to_owned();
