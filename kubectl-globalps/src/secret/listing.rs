@@ -34,7 +34,7 @@ const NOT_DELIVERABLE: &str = "NotDeliverable";
 /// `list -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listing {
-    pub registries: Vec<Row>,
+    pub registries: Vec<RegistryRow>,
     /// What this user may not read. Fields are `null` or empty, or rows are missing, because of it.
     pub hidden: Vec<String>,
 }
@@ -51,7 +51,7 @@ enum SourceKind {
 
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Row {
+pub(crate) struct RegistryRow {
     /// Canonical name, optionally with a path.
     pub registry: String,
     /// Empty if there is none, or it is hidden.
@@ -94,16 +94,16 @@ impl Listing {
             Some(global) => of_content(&snapshot, global),
             None => of_status(&snapshot, |source| source.delivery != NOT_DELIVERABLE),
         };
-        let known = |row: &Row| registries.iter().any(|it| it.is_same(row));
+        let known = |row: &RegistryRow| registries.iter().any(|it| it.is_same(row));
         let undelivered = of_status(&snapshot, |source| source.delivery == NOT_DELIVERABLE);
         let unknown = undelivered.into_iter().filter(|row| !known(row));
-        let undelivered = unknown.map(|row| Row {
+        let undelivered = unknown.map(|row| RegistryRow {
             delivery: NOT_DELIVERABLE,
             nodes: Some(0),
             nodes_total: snapshot.nodes.map(<[_]>::len),
             ..row
         });
-        let undelivered: Vec<Row> = undelivered.collect();
+        let undelivered: Vec<RegistryRow> = undelivered.collect();
         registries.extend(undelivered);
         // A stable sort: for each registry, the credential for every pod stays first.
         registries.sort_by(|a, b| a.registry.cmp(&b.registry));
@@ -131,12 +131,12 @@ impl Listing {
         ];
         let shown = all.iter().filter(|(_, is_shown)| *is_shown);
         let header: Vec<&str> = shown.map(|(title, _)| *title).collect();
-        let cell = |row: &Row, title: &str| row.cell(title, now);
+        let cell = |row: &RegistryRow, title: &str| row.cell(title, now);
         laid_out_by(&header, &self.registries, layout, cell, |_, _| None)
     }
 }
 
-impl Row {
+impl RegistryRow {
     fn is_same(&self, other: &Self) -> bool {
         (&self.registry, &self.source) == (&other.registry, &other.source)
     }
@@ -179,7 +179,7 @@ fn config(global: &Secret, key: &str) -> DockerConfig {
     valid_in(global, key).unwrap_or_default()
 }
 
-fn of_content(snapshot: &Snapshot, global: &Secret) -> Vec<Row> {
+fn of_content(snapshot: &Snapshot, global: &Secret) -> Vec<RegistryRow> {
     let candidates = candidates(snapshot.gps, global);
     let since = InForce::of(global);
     let merged = config(global, names::DATA_KEY);
@@ -237,7 +237,7 @@ fn of_every_pod(
     candidates: &[Candidate],
     key: &str,
     entry: &Entry,
-) -> Row {
+) -> RegistryRow {
     let has_it = |config: &DockerConfig| {
         let own = config.by_canonical_key();
         own.get(key).is_some_and(|own| own.means_the_same(entry))
@@ -257,7 +257,7 @@ fn of_every_pod(
     let images = snapshot.gps.spec.image_pull_secrets.enabled;
     let status = snapshot.gps.status.as_ref();
     let status = status.and_then(|status| status.image_pull_secrets.as_ref());
-    Row {
+    RegistryRow {
         source: found.map_or(String::new(), |found| found.name.clone()),
         kind,
         namespaces: status.filter(|_| images).map(|status| status.synced),
@@ -272,7 +272,7 @@ fn of_scope(
     scoped: &ScopedConfig,
     registry: &str,
     entry: &Entry,
-) -> Row {
+) -> RegistryRow {
     let ScopedConfig { source, scope, .. } = scoped;
     let first = since.of_source(source).number;
     let images = snapshot.gps.spec.image_pull_secrets.enabled;
@@ -291,7 +291,7 @@ fn of_scope(
         nodes.iter().filter(has_it).count()
     });
     let row = row(snapshot, registry.to_owned(), entry, first);
-    Row {
+    RegistryRow {
         source: source.clone(),
         kind: SourceKind::Source,
         scope: Some(scope.clone()),
@@ -309,7 +309,7 @@ fn of_scope(
 }
 
 /// The fields that every credential in force has.
-fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row {
+fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> RegistryRow {
     let credential = entry.credential().ok().flatten();
     let user = credential.map(|known| String::from_utf8_lossy(known.username.expose()));
     let spec = &snapshot.gps.spec;
@@ -322,7 +322,7 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
         Some(Lifetime::Until(time)) => Some(time.to_string()),
         _ => None,
     };
-    Row {
+    RegistryRow {
         registry,
         user: user.unwrap_or_default().into_owned(),
         delivery: match spec.kubelet.delivery {
@@ -340,12 +340,12 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
         }),
         expires,
         since_time,
-        ..Row::default()
+        ..RegistryRow::default()
     }
 }
 
 /// Rows from the status: without the content, only the registries of the sources are known.
-fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<Row> {
+fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<RegistryRow> {
     let status = snapshot.gps.status.as_ref();
     let sources = status.into_iter().flat_map(|status| &status.sources);
     let sources = sources.filter(is_wanted);
@@ -362,12 +362,12 @@ fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<
             namespaces: patterns(&scope.namespaces),
             service_accounts: patterns(&scope.service_accounts),
         });
-        source.registries.iter().map(move |registry| Row {
+        source.registries.iter().map(move |registry| RegistryRow {
             registry: registry.clone(),
             source: source.name.clone(),
             kind: SourceKind::Source,
             scope: scope.clone(),
-            ..Row::default()
+            ..RegistryRow::default()
         })
     });
     of_source.collect()
