@@ -46,7 +46,7 @@ struct Table<M> {
     metadata: M,
     /// `None`: the columns are those of an earlier event.
     column_definitions: Option<Vec<Column>>,
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
 }
 
 globalps_core::view!(Table<ObjectMeta>: Node);
@@ -57,7 +57,7 @@ struct Column {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Row {
+struct TableRow {
     cells: Vec<Value>,
     /// Only the metadata, if the request asked for it.
     object: Option<RowObject>,
@@ -68,7 +68,7 @@ struct RowObject {
     metadata: SlimMeta,
 }
 
-impl Row {
+impl TableRow {
     fn text(&self, column: usize) -> Option<&str> {
         self.cells.get(column)?.as_str()
     }
@@ -89,14 +89,14 @@ impl<M> Table<M> {
     /// Each node and whether it is ready; `None` if the table lacks the columns.
     fn nodes(&self) -> Option<Vec<(String, bool)>> {
         let (name, status) = (self.column("Name")?, self.column("Status")?);
-        let node = |row: &Row| Some((row.text(name)?.to_owned(), row.is_ready(status)?));
+        let node = |row: &TableRow| Some((row.text(name)?.to_owned(), row.is_ready(status)?));
         self.rows.iter().map(node).collect()
     }
 
     /// `status`: index of that column, from this or an earlier event.
     fn lines(self, asked: &Asked, status: &mut Option<usize>) -> Objects<Line> {
         *status = self.column("Status").or(*status);
-        let line = |row: Row| {
+        let line = |row: TableRow| {
             let is_ready = status.and_then(|status| row.is_ready(status));
             let meta = row.object?.metadata;
             let line = Line::of(asked, &meta, is_ready);
