@@ -29,13 +29,13 @@ const SLOWER: u32 = 30;
 /// `images push -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 struct Report {
-    images: Vec<Row>,
+    images: Vec<PushedImage>,
     /// The command that installs the controller and the syncer.
     install: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct PushedImage {
     name: String,
     /// The reference with the digest.
     image: String,
@@ -69,7 +69,7 @@ async fn push(args: &Push, printer: &Printer) -> Result<Exit> {
             "{image}: {sent} of {} blobs sent",
             archive.blobs.len()
         ));
-        images.push(Row {
+        images.push(PushedImage {
             name: archive.name.clone(),
             image,
             tag: format!("{repository}:{tag}"),
@@ -98,7 +98,7 @@ fn explained(error: &RegistryError, registry: &str, credential: Option<&Credenti
     }
 }
 
-fn install(images: &[Row]) -> String {
+fn install(images: &[PushedImage]) -> String {
     let image = |name: &str| {
         let mut images = images.iter();
         let found = images.find(|image| image.name == name);
