@@ -6,7 +6,7 @@ use serde::Serialize as _;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
 
-use super::path::{Action, JsonPath, Operator, Path, Step};
+use super::path::{Action, JsonPath, Operator, Path, Segment};
 
 impl JsonPath {
     /// Like `-o jsonpath=`: separates the values of one pair of braces by spaces.
@@ -83,30 +83,30 @@ fn walk<'a>(from: Vec<&'a Value>, path: &'a Path) -> Result<Vec<&'a Value>, Stri
     path.iter().try_fold(from, one)
 }
 
-fn one<'a>(from: Vec<&'a Value>, step: &'a Step) -> Result<Vec<&'a Value>, String> {
+fn one<'a>(from: Vec<&'a Value>, step: &'a Segment) -> Result<Vec<&'a Value>, String> {
     let mut to = Vec::new();
     match step {
-        Step::Text(text) => to.push(text),
-        Step::Constant(value) => to.extend(from.iter().map(|_| value)),
-        Step::Field(name) => to.extend(from.iter().filter_map(|value| value.get(name))),
-        Step::Children => to.extend(from.into_iter().flat_map(children)),
-        Step::Descend => from.into_iter().for_each(|value| descend(value, &mut to)),
-        Step::Index(index) => {
+        Segment::Text(text) => to.push(text),
+        Segment::Constant(value) => to.extend(from.iter().map(|_| value)),
+        Segment::Field(name) => to.extend(from.iter().filter_map(|value| value.get(name))),
+        Segment::Children => to.extend(from.into_iter().flat_map(children)),
+        Segment::Descend => from.into_iter().for_each(|value| descend(value, &mut to)),
+        Segment::Index(index) => {
             for list in lists(from)? {
                 to.push(&list[at(*index, list.len())?]);
             }
         }
-        Step::Slice { start, end, step } => {
+        Segment::Slice { start, end, step } => {
             for list in lists(from)? {
                 to.extend(slice(list, *start, *end)?.iter().step_by(*step));
             }
         }
-        Step::Union(paths) => {
+        Segment::Union(paths) => {
             for path in paths {
                 to.extend(walk(from.clone(), path)?);
             }
         }
-        Step::Filter(left, test) => {
+        Segment::Filter(left, test) => {
             for item in lists(from)?.into_iter().flatten() {
                 if passes(item, left, test.as_ref())? {
                     to.push(item);

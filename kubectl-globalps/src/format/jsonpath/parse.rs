@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::path::{Action, JsonPath, Operator, Path, Step};
+use super::path::{Action, JsonPath, Operator, Path, Segment};
 
 impl FromStr for JsonPath {
     type Err = String;
@@ -49,7 +49,7 @@ impl FromStr for JsonPath {
 }
 
 fn plain(text: &str) -> Action {
-    Action::Print(vec![Step::Text(text.into())])
+    Action::Print(vec![Segment::Text(text.into())])
 }
 
 /// Begins or ends a range.
@@ -113,10 +113,10 @@ impl<'t> Parser<'t> {
                 ' ' | '@' | '$' => {}
                 '.' if self.rest().starts_with('.') => {
                     self.at += 1;
-                    if path.last() == Some(&Step::Descend) {
+                    if path.last() == Some(&Segment::Descend) {
                         return Err(self.error(at, "`..` follows `..`"));
                     }
-                    path.push(Step::Descend);
+                    path.push(Segment::Descend);
                     if self.rest().starts_with(is_of_a_word) {
                         path.push(self.field());
                     }
@@ -128,7 +128,7 @@ impl<'t> Parser<'t> {
                 next if is_of_a_word(next) => {
                     let word = self.word(at);
                     match word {
-                        "true" | "false" => path.push(Step::Constant((word == "true").into())),
+                        "true" | "false" => path.push(Segment::Constant((word == "true").into())),
                         "range" if self.is_action => *block = Some(Block::Range),
                         "end" if self.is_action => *block = Some(Block::End),
                         _ => {
@@ -157,14 +157,14 @@ impl<'t> Parser<'t> {
         &self.template[from..self.at]
     }
 
-    fn field(&mut self) -> Step {
+    fn field(&mut self) -> Segment {
         match self.word(self.at) {
-            "*" => Step::Children,
-            name => Step::Field(name.replace('\\', "")),
+            "*" => Segment::Children,
+            name => Segment::Field(name.replace('\\', "")),
         }
     }
 
-    fn number(&mut self, from: usize) -> Result<Step, String> {
+    fn number(&mut self, from: usize) -> Result<Segment, String> {
         let rest = self.rest();
         let length = rest.find(|c: char| c != '.' && !c.is_ascii_digit());
         self.at += length.unwrap_or(rest.len());
@@ -174,10 +174,10 @@ impl<'t> Parser<'t> {
             Err(_) => text.parse::<f64>().ok().map(Value::from),
         };
         let number = number.ok_or_else(|| self.error(from, &format!("`{text}` is not a number")));
-        number.map(Step::Constant)
+        number.map(Segment::Constant)
     }
 
-    fn text(&mut self, from: usize, quote: char) -> Result<Step, String> {
+    fn text(&mut self, from: usize, quote: char) -> Result<Segment, String> {
         loop {
             match self.next() {
                 Some('\\') => drop(self.next()),
@@ -190,7 +190,7 @@ impl<'t> Parser<'t> {
         }
         let text = unescaped(&self.template[from + 1..self.at - 1]);
         let text = text.ok_or_else(|| self.error(from, "an unknown escape sequence"))?;
-        Ok(Step::Text(text.into()))
+        Ok(Segment::Text(text.into()))
     }
 
     /// `from`: position of the opening bracket.
@@ -213,7 +213,7 @@ impl<'t> Parser<'t> {
             paths.push(self.inside(at + spaces, part.trim_matches(' '))?);
             at += part.len() + 1;
         }
-        Ok(vec![Step::Union(paths)])
+        Ok(vec![Segment::Union(paths)])
     }
 
     /// Parses the content of brackets, or one element of a union.
@@ -238,7 +238,7 @@ impl<'t> Parser<'t> {
         };
         let numbers: Vec<Option<i64>> = text.split(':').map(number).collect::<Result<_, _>>()?;
         Ok(vec![match numbers.as_slice() {
-            [index] => Step::Index(index.unwrap_or(0)),
+            [index] => Segment::Index(index.unwrap_or(0)),
             [start, end] => slice(*start, *end, 1),
             [start, end, step] => {
                 let step = usize::try_from(step.unwrap_or(1)).ok();
@@ -249,7 +249,7 @@ impl<'t> Parser<'t> {
         }])
     }
 
-    fn filter(&mut self) -> Result<Step, String> {
+    fn filter(&mut self) -> Result<Segment, String> {
         let open = self.at;
         self.at += "[?(".len();
         let begin = self.at;
@@ -273,7 +273,10 @@ impl<'t> Parser<'t> {
         let text = &self.template[begin..end];
         let is_operator = |c: char| "!<>=".contains(c);
         let Some(from) = text.find(is_operator) else {
-            return Ok(Step::Filter(self.part(begin, end).path(&mut None)?, None));
+            return Ok(Segment::Filter(
+                self.part(begin, end).path(&mut None)?,
+                None,
+            ));
         };
         let length = text[from..].find(|c| !is_operator(c));
         let length = length.filter(|_| from > 0);
@@ -289,12 +292,12 @@ impl<'t> Parser<'t> {
         })?;
         let left = self.part(begin, begin + from).path(&mut None)?;
         let right = self.part(begin + from + length, end).path(&mut None)?;
-        Ok(Step::Filter(left, Some((operator, right))))
+        Ok(Segment::Filter(left, Some((operator, right))))
     }
 }
 
-fn slice(start: Option<i64>, end: Option<i64>, step: usize) -> Step {
-    Step::Slice { start, end, step }
+fn slice(start: Option<i64>, end: Option<i64>, step: usize) -> Segment {
+    Segment::Slice { start, end, step }
 }
 
 fn is_of_a_word(c: char) -> bool {

@@ -16,10 +16,10 @@ pub(super) enum Action {
 }
 
 /// Each step takes the values that the previous step produced.
-pub(super) type Path = Vec<Step>;
+pub(super) type Path = Vec<Segment>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum Segment {
     /// Replaces all values by one string.
     Text(Value),
     /// Replaces each value by a number or boolean.
