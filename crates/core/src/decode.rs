@@ -315,7 +315,7 @@ pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Erro
 }
 
 /// Where the parser was.
-enum Step {
+enum PathStep {
     Key(String),
     Index(usize),
 }
@@ -344,16 +344,16 @@ fn field_at(text: &str, line: usize, column: usize) -> String {
                 string = Some(Vec::new());
                 is_escaped = false;
             }
-            b'{' => path.push(Step::Key(String::new())),
-            b'[' => path.push(Step::Index(0)),
+            b'{' => path.push(PathStep::Key(String::new())),
+            b'[' => path.push(PathStep::Index(0)),
             b'}' | b']' => drop(path.pop()),
             b':' => {
-                if let Some(Step::Key(key)) = path.last_mut() {
+                if let Some(PathStep::Key(key)) = path.last_mut() {
                     *key = String::from_utf8_lossy(&last).into_owned();
                 }
             }
             b',' => {
-                if let Some(Step::Index(index)) = path.last_mut() {
+                if let Some(PathStep::Index(index)) = path.last_mut() {
                     *index = index.saturating_add(1);
                 }
             }
@@ -363,12 +363,12 @@ fn field_at(text: &str, line: usize, column: usize) -> String {
     let mut field = String::new();
     for step in path {
         match step {
-            Step::Index(index) => {
+            PathStep::Index(index) => {
                 field.push('[');
                 field.push_str(&index.to_string());
                 field.push(']');
             }
-            Step::Key(key) => {
+            PathStep::Key(key) => {
                 if !field.is_empty() {
                     field.push('.');
                 }
