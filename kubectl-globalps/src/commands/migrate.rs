@@ -19,7 +19,7 @@ use crate::cluster::namespaces::is_ours;
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::migration::{
-    MOST, PATCHER, Step, account, refusal, step, table, without_reference,
+    MOST, MigrationStep, PATCHER, account, refusal, step, table, without_reference,
 };
 use crate::terminal::{Printer, confirm, few, number};
 
@@ -35,7 +35,7 @@ pub(super) async fn run(args: &Migrate, flags: &Connection, printer: &Printer) -
         printer.note(format!("nothing of {PATCHER} is left"));
         return Ok(Exit::Done);
     }
-    let steps: BTreeMap<String, Step> = found
+    let steps: BTreeMap<String, MigrationStep> = found
         .places
         .iter()
         .map(|(name, place)| {
@@ -49,7 +49,7 @@ pub(super) async fn run(args: &Migrate, flags: &Connection, printer: &Printer) -
     if let Some(refused) = refusal(&found.places, &found.secret_name) {
         return Err(refused);
     }
-    let changes = |step: &Step| step.deletes || !step.accounts.is_empty();
+    let changes = |step: &MigrationStep| step.deletes || !step.accounts.is_empty();
     if running.is_empty() && !steps.values().any(changes) {
         return Ok(finish(&found, &steps, &Summary::default(), printer));
     }
@@ -105,7 +105,7 @@ fn title(deployment: &Deployment) -> String {
 fn announce(
     found: &Found,
     running: &[&Deployment],
-    steps: &BTreeMap<String, Step>,
+    steps: &BTreeMap<String, MigrationStep>,
     printer: &Printer,
 ) {
     if !found.places.is_empty() {
@@ -207,7 +207,7 @@ async fn migrate(
     cluster: &Cluster<'_>,
     found: &Found,
     namespace: &str,
-    step: &Step,
+    step: &MigrationStep,
     summary: &mut Summary,
 ) -> Result<()> {
     if step.accounts.is_empty() && !step.deletes {
@@ -293,7 +293,7 @@ async fn detach(
 
 fn finish(
     found: &Found,
-    steps: &BTreeMap<String, Step>,
+    steps: &BTreeMap<String, MigrationStep>,
     summary: &Summary,
     printer: &Printer,
 ) -> Exit {

@@ -58,7 +58,7 @@ pub(crate) struct Place {
 
 /// The migration of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct MigrationStep {
     /// Service accounts whose reference is removed.
     pub accounts: Vec<String>,
     pub deletes: bool,
@@ -68,11 +68,11 @@ pub(crate) struct Step {
 
 /// `attach`: how pods refer to globalps' Secret; with `Admission`, the policy is in force. `ignore_pods`: delete
 /// Secrets even if running pods need them.
-pub(crate) fn step(place: &Place, attach: Attach, ignore_pods: bool) -> Step {
+pub(crate) fn step(place: &Place, attach: Attach, ignore_pods: bool) -> MigrationStep {
     if !place.is_selected {
-        return Step {
+        return MigrationStep {
             stays: "globalps does not select the namespace".to_owned(),
-            ..Step::default()
+            ..MigrationStep::default()
         };
     }
     let is_in_force = |account: &&Account| attach == Attach::Admission || account.has_ours;
@@ -102,7 +102,7 @@ pub(crate) fn step(place: &Place, attach: Attach, ignore_pods: bool) -> Step {
             few(&pods, MOST)
         ));
     }
-    Step {
+    MigrationStep {
         deletes: place.old.is_some() && stays.is_empty(),
         accounts,
         stays: stays.join("; "),
@@ -226,7 +226,7 @@ pub(crate) fn without_reference(account: &ServiceAccount, name: &str) -> Patch {
 
 pub(crate) fn table(
     places: &BTreeMap<String, Place>,
-    steps: &BTreeMap<String, Step>,
+    steps: &BTreeMap<String, MigrationStep>,
     secret_name: &str,
 ) -> String {
     const HEADER: [&str; 5] = [
