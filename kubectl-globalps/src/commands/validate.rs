@@ -14,7 +14,7 @@ use crate::secret::findings;
 use crate::terminal::printer::Printer;
 
 /// The findings of one Secret, or of the file.
-struct Verdict {
+struct SecretFindings {
     secret: Option<String>,
     registries: Vec<String>,
     findings: Vec<Finding>,
@@ -40,19 +40,19 @@ pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit> {
     if let Some(text) = announcement(file, std::io::stdin().is_terminal()) {
         printer.note(text);
     }
-    let verdicts: Vec<Verdict> = contents(&read(file)?)?
+    let verdicts: Vec<SecretFindings> = contents(&read(file)?)?
         .into_iter()
-        .map(Verdict::new)
+        .map(SecretFindings::new)
         .collect();
     printer.print(&args.output, ("the findings", &json(&verdicts)), [], || {
         let name = verdicts.len() > 1;
         let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
         printer.data(&lines.join("\n"));
     })?;
-    Ok(Exit::of(verdicts.iter().all(Verdict::is_valid)))
+    Ok(Exit::of(verdicts.iter().all(SecretFindings::is_valid)))
 }
 
-impl Verdict {
+impl SecretFindings {
     fn new(content: Content) -> Self {
         let registries = parse(&content.bytes).map(|config| {
             let entries = config.entries().iter();
@@ -88,7 +88,7 @@ impl Verdict {
 }
 
 /// All Secrets together; each finding with the name of its Secret, if it has one.
-fn json(verdicts: &[Verdict]) -> Value {
+fn json(verdicts: &[SecretFindings]) -> Value {
     let finding = |secret: &Option<String>, finding: &Finding| {
         let mut finding = json!(finding);
         if let Some(secret) = secret {
@@ -101,7 +101,7 @@ fn json(verdicts: &[Verdict]) -> Value {
         .flat_map(|verdict| verdict.findings.iter().map(|f| finding(&verdict.secret, f)))
         .collect();
     let registries: Vec<&String> = verdicts.iter().flat_map(|v| &v.registries).collect();
-    let valid = verdicts.iter().all(Verdict::is_valid);
+    let valid = verdicts.iter().all(SecretFindings::is_valid);
     json!({"valid": valid, "registries": registries, "findings": findings})
 }
 
