@@ -15,7 +15,7 @@ use crate::http::{Answer, Connection, Http};
 
 /// The result of a check that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CheckOutcome {
     /// The registry authenticated the request with them.
     Accepted,
     /// The registry requires a login, but not at `/v2/`, where containers/image expects it.
@@ -29,7 +29,7 @@ pub enum Verdict {
     MayNotPull(String),
 }
 
-impl Verdict {
+impl CheckOutcome {
     /// A sentence about this result for `registry`.
     pub fn sentence(&self, registry: &str) -> String {
         match self {
@@ -79,10 +79,10 @@ impl Checker {
         &self,
         key: &str,
         credential: &Credential,
-    ) -> Result<Verdict, RegistryError> {
+    ) -> Result<CheckOutcome, RegistryError> {
         match endpoint(key) {
             Some(endpoint) => self.ask(&endpoint, credential).await,
-            None => Ok(Verdict::Pattern),
+            None => Ok(CheckOutcome::Pattern),
         }
     }
 
@@ -90,17 +90,17 @@ impl Checker {
         &self,
         endpoint: &Endpoint,
         credential: &Credential,
-    ) -> Result<Verdict, RegistryError> {
+    ) -> Result<CheckOutcome, RegistryError> {
         let (scheme, mut door) = self.ping(endpoint).await?;
         let is_open = door.status.is_success();
         let good = match challenge(&door) {
-            None => Verdict::AcceptedInside,
-            Some(_) => Verdict::Accepted,
+            None => CheckOutcome::AcceptedInside,
+            Some(_) => CheckOutcome::Accepted,
         };
         if is_open {
             match self.inner_door(scheme, endpoint, credential).await? {
                 Some(inner) => door = inner,
-                None => return Ok(Verdict::Open),
+                None => return Ok(CheckOutcome::Open),
             }
         } else if door.status != StatusCode::UNAUTHORIZED {
             return Err(unexpected(&door));
@@ -123,7 +123,7 @@ impl Checker {
                 let url = without_query(&url);
                 Err(RegistryError::Refused { url, status })
             }
-            Some(_) => Ok(Verdict::MayNotPull(repository.clone())),
+            Some(_) => Ok(CheckOutcome::MayNotPull(repository.clone())),
         }
     }
 

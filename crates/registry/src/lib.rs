@@ -12,7 +12,7 @@ mod pull;
 mod push;
 mod url;
 
-pub use check::{Checker, Verdict};
+pub use check::{CheckOutcome, Checker};
 pub use endpoint::HUB;
 pub use error::{Peer, RegistryError, Why};
 pub use http::Connection;

@@ -2,7 +2,7 @@
 
 use futures::{StreamExt as _, stream};
 use globalps_dockerconfig::shown_key;
-use globalps_registry::{Checker, RegistryError, Verdict};
+use globalps_registry::{CheckOutcome, Checker, RegistryError};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -50,7 +50,7 @@ pub(super) async fn ask(
     trust: Trust,
     flags: &Asking,
     printer: &Printer,
-) -> Vec<(String, Result<Verdict, RegistryError>)> {
+) -> Vec<(String, Result<CheckOutcome, RegistryError>)> {
     let check = async |checker: &Checker, login: &Login| {
         let registry = shown_key(&login.registry);
         checker.check(&registry, &login.credential).await
@@ -93,7 +93,7 @@ pub(super) async fn live_check(
     let mut failures = Vec::new();
     for (login, (registry, answer)) in logins.iter().zip(answers) {
         match answer {
-            Ok(Verdict::Accepted) => {
+            Ok(CheckOutcome::Accepted) => {
                 printer.note(format_args!("`{registry}` accepts the credentials"));
             }
             Ok(verdict) => printer.warning(verdict.sentence(&registry)),

@@ -2,7 +2,7 @@
 
 use globalps_dockerconfig::{DockerConfig, Secret, parse, shown_key};
 use globalps_registry::registry_name;
-use globalps_registry::{RegistryError, Verdict, public_images};
+use globalps_registry::{CheckOutcome, RegistryError, public_images};
 
 use super::{Check, well};
 use crate::registry::{Purpose, failure_with};
@@ -89,7 +89,7 @@ fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
 
 /// One line for each response. Only rejected credentials are a failure, because nodes may reach a registry that this
 /// machine can't.
-pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryError>) -> Check {
+pub(crate) fn answered(question: &Question, answer: &Result<CheckOutcome, RegistryError>) -> Check {
     let registry = &question.login.registry;
     let from = question.secrets.join("`, `");
     let line = |message: &str| well(REGISTRIES, "registry", format!("{message} (`{from}`)"));
@@ -97,11 +97,11 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryErr
         Ok(verdict) => {
             let line = line(&verdict.sentence(registry));
             match verdict {
-                Verdict::Accepted => line,
-                Verdict::AcceptedInside => line.warn("nodes with containerd send them"),
-                Verdict::Open => line.warn("public images need no credentials; for others, `kubectl globalps why POD` asks for the image"),
-                Verdict::Pattern => line.warn("`kubectl globalps why --image IMAGE` shows whether it matches an image"),
-                Verdict::MayNotPull(_) => line.warn(format!(
+                CheckOutcome::Accepted => line,
+                CheckOutcome::AcceptedInside => line.warn("nodes with containerd send them"),
+                CheckOutcome::Open => line.warn("public images need no credentials; for others, `kubectl globalps why POD` asks for the image"),
+                CheckOutcome::Pattern => line.warn("`kubectl globalps why --image IMAGE` shows whether it matches an image"),
+                CheckOutcome::MayNotPull(_) => line.warn(format!(
                     "if it is one, let the account pull from it, or `kubectl globalps add --registry {registry} -u USER` with another one"
                 )),
             }
@@ -205,12 +205,12 @@ mod tests {
         };
         for (answer, result, message) in [
             (
-                Ok(Verdict::Accepted),
+                Ok(CheckOutcome::Accepted),
                 Grade::Ok,
                 "`r` accepts the credentials (`s`)",
             ),
             (
-                Ok(Verdict::Open),
+                Ok(CheckOutcome::Open),
                 Grade::Warning,
                 "`r` asks for no login at `/v2/`, so the credentials could not be checked (`s`)",
             ),
