@@ -35,7 +35,7 @@ pub(crate) use restarts::{restarts_kubelets, restarts_often};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Verdict {
+pub(crate) enum CheckResult {
     Ok,
     Warning,
     Failure,
@@ -46,7 +46,7 @@ pub(crate) enum Verdict {
 pub(crate) struct Check {
     pub group: &'static str,
     pub name: &'static str,
-    pub result: Verdict,
+    pub result: CheckResult,
     pub message: String,
     /// The next step; empty if the check passed.
     pub hint: String,
@@ -61,7 +61,7 @@ fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> 
     Check {
         group,
         name,
-        result: Verdict::Ok,
+        result: CheckResult::Ok,
         message: message.into(),
         hint: String::new(),
         see: String::new(),
@@ -71,15 +71,15 @@ fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> 
 
 impl Check {
     fn warn(self, hint: impl Into<String>) -> Self {
-        self.not_well(Verdict::Warning, hint)
+        self.not_well(CheckResult::Warning, hint)
     }
 
     fn fail(self, hint: impl Into<String>) -> Self {
-        self.not_well(Verdict::Failure, hint)
+        self.not_well(CheckResult::Failure, hint)
     }
 
     /// The check's name is also an anchor in the guide.
-    fn not_well(self, result: Verdict, hint: impl Into<String>) -> Self {
+    fn not_well(self, result: CheckResult, hint: impl Into<String>) -> Self {
         Self {
             result,
             hint: hint.into(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use globalps_core::names;
 
-use super::{Check, Verdict, well};
+use super::{Check, CheckResult, well};
 
 const PERMISSIONS: &str = "permissions of this user";
 
@@ -268,11 +268,11 @@ fn permissions_of_pods() -> impl Iterator<Item = Permission> {
 const MOST_LINES: usize = 3;
 
 pub(super) fn is_granted(check: &Check) -> bool {
-    check.group == PERMISSIONS && check.result == Verdict::Ok
+    check.group == PERMISSIONS && check.result == CheckResult::Ok
 }
 
 pub(super) fn is_missing(check: &Check) -> bool {
-    check.group == PERMISSIONS && check.result != Verdict::Ok
+    check.group == PERMISSIONS && check.result != CheckResult::Ok
 }
 
 /// One line for all missing permissions, if there are many. The shipped role grants them all.
@@ -282,14 +282,17 @@ pub(super) fn missing(checks: &[Check]) -> Option<Check> {
     if missing.len() <= MOST_LINES {
         return None;
     }
-    let commands = |result: Verdict| {
+    let commands = |result: CheckResult| {
         let of_result = missing.iter().filter(|check| check.result == result);
         let found: BTreeSet<&str> = of_result.flat_map(|it| it.commands.clone()).collect();
         let found: Vec<&str> = found.into_iter().collect();
         found.join("`, `")
     };
     let mut parts = Vec::new();
-    for (result, what) in [(Verdict::Failure, "fail"), (Verdict::Warning, "show less")] {
+    for (result, what) in [
+        (CheckResult::Failure, "fail"),
+        (CheckResult::Warning, "show less"),
+    ] {
         let found = commands(result);
         if !found.is_empty() {
             parts.push(format!("`{found}` {what}"));
@@ -307,7 +310,7 @@ pub(super) fn missing(checks: &[Check]) -> Option<Check> {
         globalps_manifests::VIEWER
     );
     let check = well(PERMISSIONS, "permissions", message);
-    Some(if commands(Verdict::Failure).is_empty() {
+    Some(if commands(CheckResult::Failure).is_empty() {
         check.warn(hint)
     } else {
         check.fail(hint)

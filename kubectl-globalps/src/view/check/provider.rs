@@ -162,7 +162,7 @@ impl KubeletSupport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::check::Verdict;
+    use crate::view::check::CheckResult;
     use globalps_core::api::{GlobalPullSecretSpec, SourceRef, SourceScope};
 
     fn gps(delivery: DeliveryType, has_scope: bool) -> GlobalPullSecret {
@@ -179,7 +179,7 @@ mod tests {
         gps: &GlobalPullSecret,
         versions: &[&str],
         audience: &Sight<()>,
-    ) -> Vec<(&'static str, Verdict, String)> {
+    ) -> Vec<(&'static str, CheckResult, String)> {
         let checks = provider(gps, versions.iter().copied(), audience);
         checks
             .into_iter()
@@ -197,7 +197,7 @@ mod tests {
             &VERSIONS,
             &Sight::Here(()),
         );
-        let found: Vec<(&str, Verdict, &str)> = found
+        let found: Vec<(&str, CheckResult, &str)> = found
             .iter()
             .map(|(name, result, message)| (*name, *result, message.as_str()))
             .collect();
@@ -206,27 +206,27 @@ mod tests {
             [
                 (
                     "kubelet-no-provider",
-                    Verdict::Warning,
+                    CheckResult::Warning,
                     "1 node (v1.25.9): no support for credential providers before 1.26, so the credentials file stays in use",
                 ),
                 (
                     "kubelet-no-scopes",
-                    Verdict::Warning,
+                    CheckResult::Warning,
                     "1 node (v1.26.0): no support for scopes before 1.34, so pods there get no credentials of sources with a scope",
                 ),
                 (
                     "scope-for-pulls-only",
-                    Verdict::Warning,
+                    CheckResult::Warning,
                     "1 node (v1.34.1): before 1.35 a scope limits pulls, but not images that are already on the node",
                 ),
                 (
                     "kubelets",
-                    Verdict::Ok,
+                    CheckResult::Ok,
                     "3 nodes (1 v1.35.2, 2 v1.36.3): a scope limits pulls and images that are already on the node",
                 ),
                 (
                     "audience-rule",
-                    Verdict::Ok,
+                    CheckResult::Ok,
                     "kubelets may request tokens for the credential provider",
                 ),
             ]
@@ -241,21 +241,21 @@ mod tests {
                 DeliveryType::ConfigFile,
                 true,
                 Sight::Absent,
-                vec![("scopes-not-delivered", Verdict::Warning)],
+                vec![("scopes-not-delivered", CheckResult::Warning)],
             ),
             (
                 DeliveryType::CredentialProvider,
                 false,
                 Sight::Absent,
-                vec![("kubelets", Verdict::Ok)],
+                vec![("kubelets", CheckResult::Ok)],
             ),
             (
                 DeliveryType::CredentialProvider,
                 true,
                 Sight::Absent,
                 vec![
-                    ("kubelet-no-scopes", Verdict::Warning),
-                    ("audience-rule", Verdict::Failure),
+                    ("kubelet-no-scopes", CheckResult::Warning),
+                    ("audience-rule", CheckResult::Failure),
                 ],
             ),
             (
@@ -263,8 +263,8 @@ mod tests {
                 true,
                 Sight::Hidden,
                 vec![
-                    ("kubelet-no-scopes", Verdict::Warning),
-                    ("audience-rule", Verdict::Warning),
+                    ("kubelet-no-scopes", CheckResult::Warning),
+                    ("audience-rule", CheckResult::Warning),
                 ],
             ),
         ] {

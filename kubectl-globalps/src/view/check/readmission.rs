@@ -195,7 +195,10 @@ mod tests {
 
     #[test]
     fn a_few_pods_are_named_and_all_are_counted() {
-        assert_eq!(readmission(Vec::new()).result, super::super::Verdict::Ok);
+        assert_eq!(
+            readmission(Vec::new()).result,
+            super::super::CheckResult::Ok
+        );
         let pods = (0..7).rev().map(|number| format!("team/p{number} on n"));
         let check = readmission(pods.collect());
         assert!(check.message.contains("ends 7 pods"), "{}", check.message);

@@ -7,7 +7,7 @@ use globalps_core::reasons::{CREDENTIALS, NAMESPACES, NODES, OPERATORS, ROLLOUT,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::tests::{node, now};
-use super::{Check, Owners, Verdict, credentials, of_nodes};
+use super::{Check, CheckResult, Owners, credentials, of_nodes};
 
 /// Compares the output literally; `UPDATE_DOCS=1` writes it.
 #[test]
@@ -19,7 +19,7 @@ fn every_reason_has_its_finding() {
         let said = found.map_or("nothing".to_owned(), |check| {
             assert_eq!(
                 check.hint.is_empty(),
-                check.result == Verdict::Ok,
+                check.result == CheckResult::Ok,
                 "{about}"
             );
             format!(

@@ -123,7 +123,7 @@ pub(crate) fn answered(question: &Question, answer: &Result<CheckOutcome, Regist
 mod tests {
     use std::time::Duration;
 
-    use super::super::Verdict as Grade;
+    use super::super::CheckResult as Grade;
     use super::*;
 
     fn content_of(entries: &str) -> SecretSeen {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::permissions::{granted, is_granted, is_missing, missing};
-use super::{Check, Verdict};
+use super::{Check, CheckResult};
 use crate::terminal::{line, number, wrap_sentences};
 
 /// `check -o json`.
@@ -16,7 +16,9 @@ pub(crate) struct Report {
 impl Report {
     pub(crate) fn of(checks: Vec<Check>) -> Self {
         Self {
-            healthy: checks.iter().all(|check| check.result != Verdict::Failure),
+            healthy: checks
+                .iter()
+                .all(|check| check.result != CheckResult::Failure),
             checks,
         }
     }
@@ -58,12 +60,12 @@ impl Report {
                 check.message.clone()
             };
             let sign = match check.result {
-                Verdict::Ok => paint("32", "√"),
-                Verdict::Warning => paint("33", "‼"),
-                Verdict::Failure => paint("31", "×"),
+                CheckResult::Ok => paint("32", "√"),
+                CheckResult::Warning => paint("33", "‼"),
+                CheckResult::Failure => paint("31", "×"),
             };
             lines.push(format!("  {sign} {}", indented(&message, width)));
-            if check.result != Verdict::Ok {
+            if check.result != CheckResult::Ok {
                 let hint = indented(&format!("hint: {}", check.hint), width);
                 lines.push(format!("    {hint}"));
                 lines.push(format!("    see {}", check.see));
@@ -72,10 +74,14 @@ impl Report {
         lines.push(String::new());
         let all = number(self.checks.len(), "check");
         let number = |wanted| self.checks.iter().filter(|c| c.result == wanted).count();
-        lines.push(match (number(Verdict::Failure), number(Verdict::Warning)) {
-            (0, 0) => format!("{all} passed"),
-            (failures, warnings) => format!("{all}: {failures} failed, {warnings} with warnings"),
-        });
+        lines.push(
+            match (number(CheckResult::Failure), number(CheckResult::Warning)) {
+                (0, 0) => format!("{all} passed"),
+                (failures, warnings) => {
+                    format!("{all}: {failures} failed, {warnings} with warnings")
+                }
+            },
+        );
         lines.join("\n")
     }
 }

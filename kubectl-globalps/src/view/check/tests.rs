@@ -62,20 +62,20 @@ fn not_running(reason: &str) -> PodError {
 }
 
 /// Name and result of each finding that is not a pass.
-fn bad(checks: &[Check]) -> Vec<(&str, Verdict)> {
+fn bad(checks: &[Check]) -> Vec<(&str, CheckResult)> {
     checks
         .iter()
-        .filter(|check| check.result != Verdict::Ok)
+        .filter(|check| check.result != CheckResult::Ok)
         .map(|check| (check.name, check.result))
         .collect()
 }
 
 type Change = fn(&mut Installed);
-type Case = (&'static str, Change, Vec<(&'static str, Verdict)>);
+type Case = (&'static str, Change, Vec<(&'static str, CheckResult)>);
 
 #[test]
 fn an_installation_is_judged_by_what_runs() {
-    use Verdict::{Failure, Warning};
+    use CheckResult::{Failure, Warning};
     let table: [Case; 6] = [
         ("all runs", |_| {}, vec![]),
         (
@@ -166,7 +166,7 @@ fn the_hints_command_starts_a_controller_without_replicas() {
 
 #[test]
 fn syncers_are_judged_by_what_runs_of_them() {
-    use Verdict::{Failure, Warning};
+    use CheckResult::{Failure, Warning};
     let table: [Case; 6] = [
         (
             "nothing to sync",
@@ -221,7 +221,7 @@ fn syncers_are_judged_by_what_runs_of_them() {
 fn an_old_server_fails() {
     for (minor, expected) in [
         (Some(36), vec![]),
-        (Some(29), vec![("version", Verdict::Failure)]),
+        (Some(29), vec![("version", CheckResult::Failure)]),
         (None, vec![]),
     ] {
         assert_eq!(bad(&server("v1.x", minor)), expected, "{minor:?}");
@@ -268,15 +268,15 @@ fn a_missing_permission_says_for_what_it_is() {
     for (expected, result) in [
         (
             "may not get secrets `additional-pull-secret` in namespace `kube-system`, for `add`, `diff`, `remove`, `remove --all`, `undo`, `bundle`; `why`, `why -A` do not show credentials that are not merged",
-            Verdict::Failure,
+            CheckResult::Failure,
         ),
         (
             "may not get secrets `global-pull-secret` in namespace `kube-system`, for `diff`, `history`, `undo`, `explain`, `why`, `why -A`, `bundle`; `list` does not show most registries, users and revisions",
-            Verdict::Failure,
+            CheckResult::Failure,
         ),
         (
             "may not list nodes: `status`, `bundle`, `--wait` do not show unreachable nodes",
-            Verdict::Warning,
+            CheckResult::Warning,
         ),
     ] {
         let found = checks.iter().find(|check| check.message == expected);
@@ -337,8 +337,8 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     assert_eq!(
         bad(&checks),
         [
-            ("additional-invalid", Verdict::Failure),
-            ("paused", Verdict::Warning)
+            ("additional-invalid", CheckResult::Failure),
+            ("paused", CheckResult::Warning)
         ]
     );
     assert_eq!(
@@ -347,7 +347,7 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     );
     assert_eq!(credentials(None, false, false), []);
     let absent = credentials(None, true, false);
-    assert_eq!(bad(&absent), [("no-configuration", Verdict::Failure)]);
+    assert_eq!(bad(&absent), [("no-configuration", CheckResult::Failure)]);
     assert!(
         absent[0].hint.contains("--restore-configuration"),
         "{absent:?}"
@@ -369,7 +369,7 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     gps.status.get_or_insert_default().conditions = vec![rolled_back];
     assert_eq!(
         bad(&credentials(Some(&gps), true, false)),
-        [("rolled-back", Verdict::Failure)]
+        [("rolled-back", CheckResult::Failure)]
     );
     for (reason, another_changed, expected, other) in [
         ("RolloutHalted", false, "globalps undo", "spec.sources"),
@@ -427,17 +427,17 @@ fn the_nodes_message_shows_why_a_provider_is_not_possible() {
         [
             (
                 "node-provider",
-                Verdict::Warning,
+                CheckResult::Warning,
                 "a, c: the credential provider can't be set up, so the credentials file stays in use: flags",
             ),
             (
                 "node-provider",
-                Verdict::Warning,
+                CheckResult::Warning,
                 "b: the credential provider can't be set up, so the credentials file stays in use: noexec",
             ),
             (
                 "node-provider-config",
-                Verdict::Warning,
+                CheckResult::Warning,
                 "d: globalps can't read the kubelet's configuration of credential providers, so it doesn't change it: line 3",
             ),
         ]
