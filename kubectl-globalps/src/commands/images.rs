@@ -28,7 +28,7 @@ const SLOWER: u32 = 30;
 
 /// `images push -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
-struct Report {
+struct PushReport {
     images: Vec<PushedImage>,
     /// The command that installs the controller and the syncer.
     install: String,
@@ -79,7 +79,7 @@ async fn push(args: &Push, printer: &Printer) -> Result<Exit> {
         printer.hint("if nodes need a password for these images, install with `--pull-secret NAME`: the name of a pull secret in the namespaces `globalps-system` and `kube-system`");
     }
     let install = install(&images);
-    let report = Report { images, install };
+    let report = PushReport { images, install };
     let names = report.images.iter().map(|image| image.image.clone());
     printer.print(&args.output, ("the images", &report), names, || {
         printer.data(&report.install);
