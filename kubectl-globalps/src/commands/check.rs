@@ -31,9 +31,9 @@ use crate::secret::additional::valid_in;
 use crate::secret::history::sorted;
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::check::{
-    Check, Labels, Owners, Permission, Place, Report, Sight, credentials, has_scopes, installation,
-    of_nodes, operators, outdated, permissions, permissions_of_commands, provider, readmission,
-    rejected, restarts_kubelets, restarts_often, server, unreachable,
+    Check, CheckReport, Labels, Owners, Permission, Place, Sight, credentials, has_scopes,
+    installation, of_nodes, operators, outdated, permissions, permissions_of_commands, provider,
+    readmission, rejected, restarts_kubelets, restarts_often, server, unreachable,
 };
 use crate::view::status::Status;
 
@@ -63,7 +63,7 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
         Ok(checks) => (checks, true),
         Err(failure) => (vec![unreachable(&failure.message, &failure.hint)], false),
     };
-    let report = Report::of(checks);
+    let report = CheckReport::of(checks);
     printer.print(&args.output, ("the report", &report), [], || {
         let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
         let width = terminal_width(Stream::Out).map(usize::from);

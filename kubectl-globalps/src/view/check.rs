@@ -30,7 +30,7 @@ pub(crate) use permissions::{Permission, Place, permissions, permissions_of_comm
 pub(crate) use provider::{has_scopes, provider};
 pub(crate) use readmission::{Labels, readmission, rejected};
 pub(crate) use registries::{SecretSeen, answered, questions};
-pub(crate) use report::Report;
+pub(crate) use report::CheckReport;
 pub(crate) use restarts::{restarts_kubelets, restarts_often};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

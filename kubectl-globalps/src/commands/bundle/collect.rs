@@ -22,7 +22,7 @@ use crate::cluster::facts::pages;
 use crate::cluster::{Cluster, Facts};
 use crate::error::Result;
 use crate::terminal::layout::Layout;
-use crate::view::check::Report;
+use crate::view::check::CheckReport;
 use crate::view::status::Status;
 use crate::view::table;
 
@@ -112,7 +112,7 @@ where
 async fn reports(cluster: &Cluster<'_>, contents: &mut Contents) {
     let checks = Box::pin(check::look(None, cluster)).await;
     if let Some(checks) = contents.read("check", checks) {
-        let report = Report::of(checks);
+        let report = CheckReport::of(checks);
         contents.text(
             "check.txt",
             report.text(None, |_, text| text.to_owned()) + "\n",

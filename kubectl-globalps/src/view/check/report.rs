@@ -8,12 +8,12 @@ use crate::terminal::{line, number, wrap_sentences};
 
 /// `check -o json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct CheckReport {
     pub healthy: bool,
     pub checks: Vec<Check>,
 }
 
-impl Report {
+impl CheckReport {
     pub(crate) fn of(checks: Vec<Check>) -> Self {
         Self {
             healthy: checks

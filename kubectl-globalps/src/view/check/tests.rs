@@ -307,7 +307,7 @@ fn granted_permissions_are_one_line_of_text() {
     ] {
         let answers = all.iter().cloned().enumerate();
         let answers: Vec<_> = answers.map(|(at, one)| (one, at >= missing)).collect();
-        let text = Report::of(permissions(&answers, "kube-system")).text(None, |_, text| text.to_owned());
+        let text = CheckReport::of(permissions(&answers, "kube-system")).text(None, |_, text| text.to_owned());
         let lines = text.lines().skip(1);
         let signs = lines.filter(|line| line.starts_with("  √") || missing < 2 && line.starts_with("  ×"));
         assert_eq!(signs.collect::<Vec<_>>(), expected, "{missing} missing");
@@ -553,7 +553,7 @@ fn a_report_about_other_pull_secrets_fails_a_running_controller() {
     ] {
         let found = outdated(&facts, &running(), now());
         let found: Vec<Check> = found.into_iter().collect();
-        assert_eq!(!Report::of(found).healthy, is_outdated, "{sentence}");
+        assert_eq!(!CheckReport::of(found).healthy, is_outdated, "{sentence}");
         let stopped = Installed {
             stopped: Some("why".to_owned()),
             ..running()
@@ -567,7 +567,7 @@ fn a_line_is_wrapped_between_words_and_never_in_a_command() {
     let command = "`kubectl globalps install --controller-image IMAGE --syncer-image IMAGE`";
     let message = "the custom resources of globalps do not exist in this cluster";
     let checks = vec![well(INSTALLATION, "definitions", message).fail(format!("run {command}"))];
-    let report = Report::of(checks);
+    let report = CheckReport::of(checks);
     let text = report.text(Some(40), |_, sign| format!("\x1b[31m{sign}\x1b[0m"));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
@@ -594,7 +594,7 @@ fn the_text_is_grouped_and_failures_have_hint_and_anchor() {
         well(INSTALLATION, "controller", "no controller").fail("install it"),
     ];
     assert_eq!(
-        Report::of(checks.clone()).text(None, |_, text| text.to_owned()),
+        CheckReport::of(checks.clone()).text(None, |_, text| text.to_owned()),
         format!(
             "\
 cluster
@@ -613,7 +613,7 @@ installation
             guide("controller")
         )
     );
-    let json = serde_json::to_value(Report::of(checks)).expect("JSON");
+    let json = serde_json::to_value(CheckReport::of(checks)).expect("JSON");
     assert_eq!(json["healthy"], false);
     assert_eq!(
         json["checks"][2],
