@@ -15,7 +15,7 @@ use crate::node::drift::MAX_CONFLICTS;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
 use crate::node::state::{Change, Failure, Installed, ProviderChange, ProviderSide, SetUp, Step};
-use crate::report::writer::Report;
+use crate::report::writer::StatusReport;
 
 const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
 
@@ -23,7 +23,7 @@ struct Node {
     directory: TempDir,
     agent: Agent,
     objects: watch::Sender<Known>,
-    reports: watch::Receiver<Option<Report>>,
+    reports: watch::Receiver<Option<StatusReport>>,
 }
 
 /// 0: none.

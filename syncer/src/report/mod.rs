@@ -15,13 +15,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::cluster::Known;
-use writer::Report;
+use writer::StatusReport;
 
 /// Pauses before checks that the object has the last report.
 const CHECKS: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(10));
 
 pub(crate) struct StatusReporter {
-    reports: watch::Sender<Option<Report>>,
+    reports: watch::Sender<Option<StatusReport>>,
     last: Option<NodePullSecretStatus>,
     /// uid of the object to which `last` was written.
     last_uid: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct StatusReporter {
 }
 
 impl StatusReporter {
-    pub(crate) fn new(reports: watch::Sender<Option<Report>>, ready_file: PathBuf) -> Self {
+    pub(crate) fn new(reports: watch::Sender<Option<StatusReport>>, ready_file: PathBuf) -> Self {
         Self {
             reports,
             last: None,
@@ -65,7 +65,8 @@ impl StatusReporter {
         if self.last.as_ref() != Some(&status) {
             self.last = Some(status.clone());
             let uid = object.metadata.uid.clone().unwrap_or_default();
-            self.reports.send_replace(Some(Report { uid, status }));
+            self.reports
+                .send_replace(Some(StatusReport { uid, status }));
             self.checks.reset();
             self.check_at = Some(Instant::now() + self.checks.pause());
         }
