@@ -30,7 +30,7 @@ struct Header {
 
 /// The content of the state file.
 #[derive(Serialize)]
-struct Written<'a> {
+struct StateFile<'a> {
     node: &'a str,
     #[serde(flatten)]
     state: &'a JournalState,
@@ -115,7 +115,7 @@ impl Journal {
     pub(crate) fn save(&self, state: &JournalState) -> Result<(), NodeError> {
         self.make_directory()?;
         let node = &self.node;
-        let bytes = serde_json::to_vec(&Written { node, state })
+        let bytes = serde_json::to_vec(&StateFile { node, state })
             .map_err(|_| NodeError::Damaged { path: self.path() })?;
         Ok(file::replace(
             &self.path(),
