@@ -29,7 +29,7 @@ use super::report::report;
 use super::source::SourceRef;
 use super::statuses::titles;
 use super::views::pair;
-use super::writes::{Written, object_name};
+use super::writes::{WrittenRevision, object_name};
 use super::{Hub, RESYNC};
 use crate::cache::uptime;
 
@@ -256,8 +256,8 @@ impl Hub {
         let has_revision = !written.is_empty();
         for written in written {
             match written {
-                Written::Revision(secret) => self.cache.put_revision(&secret),
-                Written::Taken(number) => self.cache.put_taken(fleet, number),
+                WrittenRevision::Revision(secret) => self.cache.put_revision(&secret),
+                WrittenRevision::Taken(number) => self.cache.put_taken(fleet, number),
             }
         }
         let has_assigned = self.assign(fleet, &plan.assignments).await;
