@@ -23,7 +23,7 @@ pub(crate) struct AuthFile {
 
 /// Where the password of a registry is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PasswordLocation {
     Here(Credential),
     /// In `docker-credential-HELPER`, under this server name.
     Helper {
@@ -82,15 +82,15 @@ impl AuthFile {
 
     /// Where a registry's password is stored, in docker's order. Helpers are omitted if the file is not the user's own.
     /// Empty if the file doesn't mention the registry.
-    pub(crate) fn places(&self, registry: &str) -> Result<Vec<Place>> {
+    pub(crate) fn places(&self, registry: &str) -> Result<Vec<PasswordLocation>> {
         let mut places = self.all_places(registry)?;
         if self.is_own {
             return Ok(places);
         }
         let mut helper = None;
         places.retain(|place| match place {
-            Place::Here(_) => true,
-            Place::Helper { helper: name, .. } => {
+            PasswordLocation::Here(_) => true,
+            PasswordLocation::Helper { helper: name, .. } => {
                 helper = Some(name.clone());
                 false
             }
@@ -108,12 +108,12 @@ impl AuthFile {
         }
     }
 
-    fn all_places(&self, registry: &str) -> Result<Vec<Place>> {
+    fn all_places(&self, registry: &str) -> Result<Vec<PasswordLocation>> {
         let helpers = self.config.helpers();
         let mut own = helpers.of_registries().iter();
         let store = match own.find(|(key, _)| registry_name(key) == registry) {
             Some((server, helper)) if !helper.is_empty() => {
-                return Ok(vec![Place::Helper {
+                return Ok(vec![PasswordLocation::Helper {
                     helper: helper.clone(),
                     server: server.clone(),
                 }]);
@@ -127,7 +127,7 @@ impl AuthFile {
             .collect();
         let mut places = Vec::new();
         if !store.is_empty() {
-            places.push(Place::Helper {
+            places.push(PasswordLocation::Helper {
                 helper: store.to_owned(),
                 server: match entries.first() {
                     Some(entry) => entry.key().to_owned(),
@@ -138,7 +138,7 @@ impl AuthFile {
         }
         for entry in entries {
             if let Some(credential) = self.credential(registry, entry)? {
-                places.push(Place::Here(credential));
+                places.push(PasswordLocation::Here(credential));
             }
         }
         Ok(places)
@@ -192,18 +192,18 @@ mod tests {
         "credHelpers": {"aws.example.com": "ecr-login", "quay.io": "pass"}
     }"#;
 
-    fn shown(places: &Result<Vec<Place>>) -> String {
+    fn shown(places: &Result<Vec<PasswordLocation>>) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match places {
             Ok(places) => places
                 .iter()
                 .map(|place| match place {
-                    Place::Here(c) => format!(
+                    PasswordLocation::Here(c) => format!(
                         "{}:{}",
                         text(c.username.expose()),
                         text(c.password.expose())
                     ),
-                    Place::Helper { helper, server } => format!("{helper} {server}"),
+                    PasswordLocation::Helper { helper, server } => format!("{helper} {server}"),
                 })
                 .collect::<Vec<_>>()
                 .join(", "),

@@ -9,7 +9,7 @@ use globalps_dockerconfig::{Credential, Lifetime, lifetime, shown_key};
 use jiff::Timestamp;
 
 use crate::cli::Credentials;
-use crate::credentials::auth_file::{AuthFile, Place};
+use crate::credentials::auth_file::{AuthFile, PasswordLocation};
 use crate::credentials::{helper, password};
 use crate::error::{Failure, Result};
 use crate::platform;
@@ -140,8 +140,10 @@ pub(crate) async fn of_files(
 pub(crate) async fn look_up(file: &AuthFile, registry: &str) -> Result<Option<Credential>> {
     for place in file.places(registry)? {
         let credential = match place {
-            Place::Here(credential) => Some(credential),
-            Place::Helper { helper, server } => helper::get(&helper, &server, registry).await?,
+            PasswordLocation::Here(credential) => Some(credential),
+            PasswordLocation::Helper { helper, server } => {
+                helper::get(&helper, &server, registry).await?
+            }
         };
         if credential.is_some() {
             return Ok(credential);
