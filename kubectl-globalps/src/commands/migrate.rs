@@ -352,9 +352,9 @@ mod tests {
     use super::*;
     use crate::cli::Color;
     use crate::secret::migration::Old;
-    use crate::secret::migration::{Account, Place};
+    use crate::secret::migration::{Account, NamespaceFacts};
 
-    fn found(place: Place) -> Found {
+    fn found(place: NamespaceFacts) -> Found {
         Found {
             secret_name: "image-pull-secret".to_owned(),
             ours: "global-pull-secret".to_owned(),
@@ -368,7 +368,7 @@ mod tests {
     #[test]
     fn the_answer_is_no_while_globalps_can_replace_anything_left() {
         let printer = Printer::new(Color::Never, 0);
-        let place = |is_selected, pods: &[&str]| Place {
+        let place = |is_selected, pods: &[&str]| NamespaceFacts {
             old: Some(Old::default()),
             accounts: vec![Account {
                 name: "default".to_owned(),

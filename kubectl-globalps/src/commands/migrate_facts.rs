@@ -23,7 +23,7 @@ use crate::cluster::namespaces::{InForce, each, namespaces, secrets};
 use crate::error::{Failure, Result};
 use crate::secret::additional::data_of;
 use crate::secret::migration::{
-    self, MANAGED_BY, Old, PATCHER, Place, account, compare, is_patcher, named_by,
+    self, MANAGED_BY, NamespaceFacts, Old, PATCHER, account, compare, is_patcher, named_by,
 };
 use crate::view::check::Sight;
 
@@ -37,7 +37,7 @@ pub(super) struct Found {
     /// The patcher's own Deployments.
     pub deployments: Vec<Deployment>,
     /// Namespaces with objects of the patcher.
-    pub places: BTreeMap<String, Place>,
+    pub places: BTreeMap<String, NamespaceFacts>,
     /// Namespaces whose Secret of that name is not the patcher's.
     pub foreign: Vec<String>,
 }
@@ -153,7 +153,7 @@ async fn old_secrets(
     cluster: &Cluster<'_>,
     name: &str,
     delivered: &Delivered,
-) -> Result<(BTreeMap<String, Place>, Vec<String>)> {
+) -> Result<(BTreeMap<String, NamespaceFacts>, Vec<String>)> {
     let api: Api<Secret> = Api::all(cluster.client.clone());
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let doing = format!("list the Secrets `{name}` of every namespace");
@@ -169,7 +169,7 @@ async fn old_secrets(
         let ours = config_of(content, &parts_of(content, &namespace));
         let old = data_of(&secret, names::DATA_KEY).and_then(|bytes| parse(bytes).ok());
         let (missing, different) = compare(&old.unwrap_or_default(), &ours);
-        let place = Place {
+        let place = NamespaceFacts {
             old: Some(Old {
                 metadata: ObjectMeta {
                     resource_version: secret.metadata.resource_version,
@@ -179,7 +179,7 @@ async fn old_secrets(
                 missing,
                 different,
             }),
-            ..Place::default()
+            ..NamespaceFacts::default()
         };
         places.insert(namespace, place);
     })
@@ -191,7 +191,7 @@ async fn old_secrets(
 async fn judge(
     cluster: &Cluster<'_>,
     delivered: &Delivered,
-    places: &mut BTreeMap<String, Place>,
+    places: &mut BTreeMap<String, NamespaceFacts>,
 ) -> Result<()> {
     let selection = Selection::new(&delivered.settings)
         .map_err(|why| Failure::no(why, "change it in the GlobalPullSecret"))?;
@@ -232,7 +232,7 @@ async fn pods(
     cluster: &Cluster<'_>,
     old: &str,
     ours: &str,
-    places: &mut BTreeMap<String, Place>,
+    places: &mut BTreeMap<String, NamespaceFacts>,
 ) -> Result<()> {
     let api: Api<Pod> = Api::all(cluster.client.clone());
     let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");

@@ -44,7 +44,7 @@ pub(crate) struct Account {
 
 /// The state of one namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct NamespaceFacts {
     /// `None` if the Secret is gone and only references to it remain.
     pub old: Option<Old>,
     pub accounts: Vec<Account>,
@@ -68,7 +68,7 @@ pub(crate) struct MigrationStep {
 
 /// `attach`: how pods refer to globalps' Secret; with `Admission`, the policy is in force. `ignore_pods`: delete
 /// Secrets even if running pods need them.
-pub(crate) fn step(place: &Place, attach: Attach, ignore_pods: bool) -> MigrationStep {
+pub(crate) fn step(place: &NamespaceFacts, attach: Attach, ignore_pods: bool) -> MigrationStep {
     if !place.is_selected {
         return MigrationStep {
             stays: "globalps does not select the namespace".to_owned(),
@@ -110,7 +110,10 @@ pub(crate) fn step(place: &Place, attach: Attach, ignore_pods: bool) -> Migratio
 }
 
 /// Why nothing may be changed yet; `None` if everything is in force. `secret_name`: name of the patcher's Secrets.
-pub(crate) fn refusal(places: &BTreeMap<String, Place>, secret_name: &str) -> Option<Failure> {
+pub(crate) fn refusal(
+    places: &BTreeMap<String, NamespaceFacts>,
+    secret_name: &str,
+) -> Option<Failure> {
     let selected = || places.iter().filter(|(_, place)| place.is_selected);
     let unsynced: Vec<&str> = selected()
         .filter(|(_, place)| !place.is_synced)
@@ -225,7 +228,7 @@ pub(crate) fn without_reference(account: &ServiceAccount, name: &str) -> Patch {
 }
 
 pub(crate) fn table(
-    places: &BTreeMap<String, Place>,
+    places: &BTreeMap<String, NamespaceFacts>,
     steps: &BTreeMap<String, MigrationStep>,
     secret_name: &str,
 ) -> String {
@@ -236,7 +239,7 @@ pub(crate) fn table(
         "SERVICE ACCOUNTS",
         "STAYS",
     ];
-    let row = |(name, place): (&String, &Place)| {
+    let row = |(name, place): (&String, &NamespaceFacts)| {
         let step = steps.get(name).cloned().unwrap_or_default();
         let ours = match (place.is_selected, place.is_synced) {
             (false, _) => "not selected",
