@@ -18,8 +18,8 @@ use crate::secret::pull::{Answer, Asked};
 use crate::secret::tried::{Origin, Tried};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::why::{
-    Adding, Evidence, Explained, Failing, Lag, Place, PodAnswer, PodSeen, Said, Tested, Use,
-    failing, not_an_image,
+    Adding, CommandTarget, Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Said, Tested,
+    Use, failing, not_an_image,
 };
 
 pub(super) async fn run(
@@ -69,7 +69,7 @@ async fn explained(
     let field = format!("involvedObject.name={}", named.name);
     let events = events(cluster, namespace, &field).await?;
     let found = failing(&pod, &events);
-    let place = Place {
+    let place = CommandTarget {
         context: with.context,
         secrets: &cluster.namespace,
     };
@@ -290,7 +290,12 @@ impl Looked {
         earlier.iter().find(is_other).map(|found| found.number)
     }
 
-    pub(super) fn explained(&self, pod: &PodSeen, place: &Place<'_>, known: &Known) -> Explained {
+    pub(super) fn explained(
+        &self,
+        pod: &PodSeen,
+        place: &CommandTarget<'_>,
+        known: &Known,
+    ) -> Explained {
         let questions = self.questions();
         let answer_to = |question: &Question| {
             let found = known.answers.iter().find(|(asked, _)| asked == question);

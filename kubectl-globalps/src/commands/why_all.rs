@@ -16,7 +16,7 @@ use crate::cluster::namespaces::each;
 use crate::cluster::{Cluster, node_secrets, of_credentials};
 use crate::error::{Exit, Failure, Result, allowed};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
-use crate::view::why::{Failing, Groups, Lag, Place, PodSeen, SANDBOX, Said, Use, failing};
+use crate::view::why::{CommandTarget, Failing, Groups, Lag, PodSeen, SANDBOX, Said, Use, failing};
 
 /// Maximum number of groups of similar pods whose credentials are listed; others are judged by the kubelet's message.
 const MOST_LOOKED_AT: usize = 500;
@@ -118,7 +118,7 @@ pub(super) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Re
         answers,
         asked_with: asked_with(&args.asking),
     };
-    let place = Place {
+    let place = CommandTarget {
         context: flags.context.as_deref(),
         secrets: &cluster.namespace,
     };

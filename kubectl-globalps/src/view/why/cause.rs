@@ -5,7 +5,7 @@ use globalps_registry::{Pull, RegistryError, public_images, registry_name};
 use serde::Serialize;
 
 use super::adding::Adding;
-use super::commands::{Login, Place, add, go_back, widen};
+use super::commands::{CommandTarget, Login, add, go_back, widen};
 use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said, Use};
 use crate::error::quoted;
@@ -101,7 +101,7 @@ pub(crate) struct Evidence<'a> {
 
 impl Cause {
     /// Completes the commands for this cluster.
-    pub(crate) fn at(self, place: &Place<'_>) -> Self {
+    pub(crate) fn at(self, place: &CommandTarget<'_>) -> Self {
         Self {
             command: place.text(&self.command),
             hint: place.text(&self.hint),

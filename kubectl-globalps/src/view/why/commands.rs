@@ -10,14 +10,14 @@ use crate::error::quoted;
 
 /// The cluster that the commands apply to.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
+pub(crate) struct CommandTarget<'a> {
     /// The context that the user named.
     pub context: Option<&'a str>,
     /// Namespace of the pull secrets.
     pub secrets: &'a str,
 }
 
-impl Place<'_> {
+impl CommandTarget<'_> {
     /// The text; its commands get the flags that they need.
     pub(crate) fn text(&self, text: &str) -> String {
         let context = self.context.map(quoted);
@@ -146,7 +146,7 @@ mod tests {
                 "kubectl --context 'my prod' -n a edit secret x, or `kubectl globalps --context 'my prod' --pull-secret-namespace team add r`",
             ),
         ] {
-            assert_eq!(Place { context, secrets }.text(text), expected);
+            assert_eq!(CommandTarget { context, secrets }.text(text), expected);
         }
     }
 
