@@ -31,9 +31,9 @@ use crate::secret::additional::valid_in;
 use crate::secret::history::sorted;
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::check::{
-    Check, CheckReport, Labels, Owners, Permission, Place, Sight, credentials, has_scopes,
-    installation, of_nodes, operators, outdated, permissions, permissions_of_commands, provider,
-    readmission, rejected, restarts_kubelets, restarts_often, server, unreachable,
+    Check, CheckReport, Labels, Owners, Permission, PermissionScope, Sight, credentials,
+    has_scopes, installation, of_nodes, operators, outdated, permissions, permissions_of_commands,
+    provider, readmission, rejected, restarts_kubelets, restarts_often, server, unreachable,
 };
 use crate::view::status::Status;
 
@@ -162,9 +162,9 @@ pub(super) async fn look(
 async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permission, bool)> {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let namespace = match permission.place {
-        Place::Secrets => cluster.namespace.as_str(),
-        Place::Controller => names::CONTROLLER_NAMESPACE,
-        Place::Cluster => "",
+        PermissionScope::Secrets => cluster.namespace.as_str(),
+        PermissionScope::Controller => names::CONTROLLER_NAMESPACE,
+        PermissionScope::Cluster => "",
     };
     let (resource, subresource) = permission
         .resource

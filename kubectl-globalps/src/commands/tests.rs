@@ -26,7 +26,7 @@ use super::fake_objects::{config, deployment, kept, secret};
 use crate::commands::examples::sample;
 use crate::commands::fake_api::{CommandLine as _, FakeApi, Objects, Right, path, run};
 use crate::error::{Exit, Failure, Result};
-use crate::view::check::{Permission, Place, permissions_of_commands};
+use crate::view::check::{Permission, PermissionScope, permissions_of_commands};
 
 const AUTH: &str = "dTpw";
 const OTHER_AUTH: &str = "dTpx";
@@ -557,9 +557,9 @@ fn right(permission: &Permission) -> Right {
         group => format!(".{group}"),
     };
     let namespace = match permission.place {
-        Place::Secrets => names::NAMESPACE,
-        Place::Controller => names::CONTROLLER_NAMESPACE,
-        Place::Cluster => "",
+        PermissionScope::Secrets => names::NAMESPACE,
+        PermissionScope::Controller => names::CONTROLLER_NAMESPACE,
+        PermissionScope::Cluster => "",
     };
     Right {
         verb: permission.verb.to_owned(),

@@ -26,7 +26,7 @@ pub(crate) use credentials::{credentials, outdated};
 pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use operators::operators;
-pub(crate) use permissions::{Permission, Place, permissions, permissions_of_commands};
+pub(crate) use permissions::{Permission, PermissionScope, permissions, permissions_of_commands};
 pub(crate) use provider::{has_scopes, provider};
 pub(crate) use readmission::{Labels, readmission, rejected};
 pub(crate) use registries::{SecretSeen, answered, questions};

@@ -226,7 +226,7 @@ fn what_may_not_be_read_is_missing_and_no_error() {
             .unwrap_or((permission.resource, ""));
         let is_named = |it: &String| it.contains("not allowed to") && it.contains(resource);
         let has_none = permission.resource == "pods/log"
-            && permission.place == crate::view::check::Place::Controller;
+            && permission.place == crate::view::check::PermissionScope::Controller;
         assert!(
             has_none || missing.iter().any(is_named),
             "{permission:?}: {missing:?}"

@@ -10,7 +10,7 @@ const PERMISSIONS: &str = "permissions of this user";
 
 /// The scope of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PermissionScope {
     /// The namespace of the pull secrets.
     Secrets,
     /// The namespace of the controller.
@@ -29,7 +29,7 @@ pub(crate) struct Permission {
     pub resource: &'static str,
     /// Empty: all names.
     pub name: String,
-    pub place: Place,
+    pub place: PermissionScope,
     /// Commands and flags that fail without the permission. `bundle` never fails: its manifest lists what it could not
     /// read.
     pub commands: &'static [&'static str],
@@ -53,7 +53,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         group,
         resource,
         name: name.to_owned(),
-        place: Place::Secrets,
+        place: PermissionScope::Secrets,
         commands,
         shorter: &[],
     };
@@ -139,7 +139,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
             all.push(secret(verb, name, &["--wait"]));
         }
         all.push(Permission {
-            place: Place::Cluster,
+            place: PermissionScope::Cluster,
             ..without(needed(verb, "", "nodes", "", &[]), of_nodes)
         });
     }
@@ -165,7 +165,7 @@ fn permissions_to_see_what_runs() -> [Permission; 3] {
             "apps",
             "deployments",
             names::CONTROLLER,
-            Place::Controller,
+            PermissionScope::Controller,
             &[
                 (
                     &["add", "--wait"],
@@ -178,14 +178,14 @@ fn permissions_to_see_what_runs() -> [Permission; 3] {
             "coordination.k8s.io",
             "leases",
             names::LEASE,
-            Place::Controller,
+            PermissionScope::Controller,
             &[(&["status"], "which controller leads")],
         ),
         get(
             "apps",
             "daemonsets",
             names::SYNCER,
-            Place::Secrets,
+            PermissionScope::Secrets,
             &[(&["status"], "whether the syncers run")],
         ),
     ]
@@ -193,7 +193,7 @@ fn permissions_to_see_what_runs() -> [Permission; 3] {
 
 /// Permissions that only `bundle` needs.
 fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
-    use Place::{Cluster, Controller, Secrets};
+    use PermissionScope::{Cluster, Controller, Secrets};
     [
         ("get", "", "secrets", names::ROLLED_OUT_SECRET, Secrets),
         ("list", "apps", "deployments", "", Controller),
@@ -258,7 +258,7 @@ fn permissions_of_pods() -> impl Iterator<Item = Permission> {
         group: "",
         resource,
         name: String::new(),
-        place: Place::Cluster,
+        place: PermissionScope::Cluster,
         commands: &[],
         shorter,
     })
@@ -328,7 +328,7 @@ pub(super) fn granted(checks: &[Check]) -> String {
     format!("{number} permissions are granted (`-o json` lists them)")
 }
 
-impl Place {
+impl PermissionScope {
     /// ` in namespace ...`, or empty for a cluster-scoped object.
     fn text(self, resource: &str, secrets: &str) -> String {
         match self {
