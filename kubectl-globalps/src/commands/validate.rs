@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cli::Validate;
 use crate::credentials::file::read;
-use crate::credentials::manifest::{Content, contents};
+use crate::credentials::manifest::{CredentialsDocument, contents};
 use crate::error::{Exit, Result};
 use crate::secret::findings;
 use crate::terminal::printer::Printer;
@@ -53,7 +53,7 @@ pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit> {
 }
 
 impl SecretFindings {
-    fn new(content: Content) -> Self {
+    fn new(content: CredentialsDocument) -> Self {
         let registries = parse(&content.bytes).map(|config| {
             let entries = config.entries().iter();
             entries.map(|entry| shown_key(entry.key())).collect()

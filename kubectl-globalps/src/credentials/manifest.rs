@@ -9,7 +9,7 @@ use crate::error::{Failure, Result};
 use crate::secret::additional::refuse_invalid;
 
 /// Unparsed credentials from a file.
-pub(crate) struct Content {
+pub(crate) struct CredentialsDocument {
     /// Name of the Secret; `None` if the file is not a manifest.
     pub(crate) secret: Option<String>,
     pub(crate) bytes: Vec<u8>,
@@ -48,10 +48,10 @@ const HINT: &str =
     "the file must be a manifest of Secret `additional-pull-secret`, or a config.json";
 
 /// Every Secret with registry credentials in a file; a file that is not a manifest is treated as a config.json.
-pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<Content>> {
+pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<CredentialsDocument>> {
     let manifests = manifests(bytes);
     if manifests.is_empty() {
-        return Ok(vec![Content {
+        return Ok(vec![CredentialsDocument {
             secret: None,
             bytes: bytes.to_vec(),
         }]);
@@ -67,7 +67,7 @@ pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<Content>> {
     if secrets.is_empty() {
         return Err(Failure::new("there is no Secret in the file", HINT));
     }
-    let contents: Vec<Content> = secrets.into_iter().filter_map(content_of).collect();
+    let contents: Vec<CredentialsDocument> = secrets.into_iter().filter_map(content_of).collect();
     if contents.is_empty() {
         return Err(Failure::new(
             format!("no Secret in the file has a key `{}`", names::DATA_KEY),
@@ -98,14 +98,14 @@ fn manifests(bytes: &[u8]) -> Vec<Value> {
 }
 
 /// `None` if the Secret has no registry credentials.
-fn content_of(secret: Secret) -> Option<Content> {
+fn content_of(secret: Secret) -> Option<CredentialsDocument> {
     let plain = secret
         .string_data
         .and_then(|mut data| data.remove(names::DATA_KEY));
     let encoded = secret
         .data
         .and_then(|mut data| data.remove(names::DATA_KEY));
-    Some(Content {
+    Some(CredentialsDocument {
         secret: secret.metadata.name,
         bytes: plain
             .map(String::into_bytes)
