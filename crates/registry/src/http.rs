@@ -37,7 +37,7 @@ const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// Media type and bytes that a request sends.
-pub(crate) type Content<'a> = (&'a str, Bytes);
+pub(crate) type RequestBody<'a> = (&'a str, Bytes);
 
 pub(crate) struct Answer {
     /// URL of the response, after all redirects.
@@ -131,7 +131,7 @@ impl Http {
         method: Method,
         url: &str,
         authorization: Option<&HeaderValue>,
-        content: Option<Content<'_>>,
+        content: Option<RequestBody<'_>>,
     ) -> Result<Answer, RegistryError> {
         self.ask_once(&method, &parse(url)?, authorization, content)
             .await
@@ -171,7 +171,7 @@ impl Http {
         method: &Method,
         url: &Uri,
         authorization: Option<&HeaderValue>,
-        content: Option<Content<'_>>,
+        content: Option<RequestBody<'_>>,
     ) -> Result<Answer, RegistryError> {
         let deadline = Deadline {
             at: Instant::now() + self.connection.time,

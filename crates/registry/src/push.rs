@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 use crate::check::{Checker, accepted, challenge, unexpected};
 use crate::endpoint::{Endpoint, Scheme, endpoint};
 use crate::error::RegistryError;
-use crate::http::{Answer, Content};
+use crate::http::{Answer, RequestBody};
 use crate::url::resolved;
 
 /// Media type of a blob's content.
@@ -117,7 +117,7 @@ impl Repository<'_> {
         &mut self,
         method: Method,
         url: &str,
-        content: Option<Content<'_>>,
+        content: Option<RequestBody<'_>>,
     ) -> Result<Answer, RegistryError> {
         let http = &self.checker.http;
         // The upload URL may be on another server, which gets no password.
