@@ -10,7 +10,7 @@ use kube::api::ListParams;
 use super::pull_secret;
 use crate::cluster::client::Cluster;
 use crate::error::{Result, page};
-use crate::secret::changes::{Change, reach_nodes};
+use crate::secret::changes::{RegistryChange, reach_nodes};
 use crate::secret::effects::{Deliveries, Differs, Effects};
 use crate::terminal::prompt::{can_ask, confirm};
 
@@ -52,7 +52,7 @@ pub(super) struct Removal<'a> {
     pub name: &'a str,
     /// The remaining content.
     pub after: &'a DockerConfig,
-    pub difference: &'a [Change],
+    pub difference: &'a [RegistryChange],
     /// Every node is restored on purpose.
     pub restores: bool,
 }

@@ -29,14 +29,14 @@ pub(crate) enum ChangeKind {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Change {
+pub(crate) struct RegistryChange {
     /// Canonical name.
     pub registry: String,
     pub change: ChangeKind,
 }
 
 /// Whether the credentials merged for the nodes change.
-pub(crate) fn reach_nodes(changes: &[Change]) -> bool {
+pub(crate) fn reach_nodes(changes: &[RegistryChange]) -> bool {
     changes.iter().any(|it| it.change != ChangeKind::Shadowed)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn reach_nodes(changes: &[Change]) -> bool {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Difference {
-    pub changes: Vec<Change>,
+    pub changes: Vec<RegistryChange>,
     pub lagging_nodes: Vec<String>,
     /// Scopes of sources that have one now or had one before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -185,7 +185,7 @@ fn first_wins(first: &DockerConfig, second: &DockerConfig) -> DockerConfig {
 
 /// The registries, by name, whose credentials on nodes differ once `proposed` is in force, and those of `proposed` that
 /// have no effect.
-pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change> {
+pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<RegistryChange> {
     let before = in_force.additional.by_canonical_key();
     let after = proposed.by_canonical_key();
     let (on_nodes, next) = (
@@ -221,7 +221,7 @@ pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change
     registries
         .into_iter()
         .filter_map(|registry| {
-            Some(Change {
+            Some(RegistryChange {
                 registry: shown_key(registry),
                 change: kind(registry)?,
             })
@@ -232,10 +232,10 @@ pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change
 const REPLACED: &str = "*** (after, another pull secret)";
 
 /// The changes in the style of kubectl, with every credential masked.
-pub(crate) fn text(changes: &[Change]) -> String {
+pub(crate) fn text(changes: &[RegistryChange]) -> String {
     changes
         .iter()
-        .flat_map(|Change { registry, change }| match change {
+        .flat_map(|RegistryChange { registry, change }| match change {
             ChangeKind::Added => vec![format!("+{registry}: ***")],
             ChangeKind::Removed => vec![format!("-{registry}: ***")],
             ChangeKind::Changed => vec![
@@ -259,7 +259,7 @@ pub(crate) fn text(changes: &[Change]) -> String {
 }
 
 /// Like [`text`], but says so if nothing changes. `places`: such as `on the nodes`.
-pub(crate) fn text_of_all(changes: &[Change], places: &str) -> String {
+pub(crate) fn text_of_all(changes: &[RegistryChange], places: &str) -> String {
     if changes.is_empty() {
         return format!("no credential {places} changes\n");
     }
@@ -270,7 +270,7 @@ pub(crate) fn text_of_all(changes: &[Change], places: &str) -> String {
 pub(crate) fn sides(
     in_force: &InForce,
     proposed: &DockerConfig,
-    changes: &[Change],
+    changes: &[RegistryChange],
 ) -> (String, String) {
     let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
     for config in [&in_force.additional, proposed] {
@@ -279,7 +279,7 @@ pub(crate) fn sides(
         }
     }
     after.clone_from(&before);
-    for Change { registry, change } in changes {
+    for RegistryChange { registry, change } in changes {
         match change {
             ChangeKind::Added => {
                 before.remove(registry);

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 use crate::secret::additional::data_of;
-use crate::secret::changes::{Change, ChangeKind, InForce, changes};
+use crate::secret::changes::{ChangeKind, InForce, RegistryChange, changes};
 use crate::terminal::{age, columns};
 
 /// A Secret of the history.
@@ -162,7 +162,7 @@ pub(crate) struct HistoryRow {
     pub rollout: Option<Progress>,
     pub registries: Vec<String>,
     /// What going back to this revision would change.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RegistryChange>,
     #[serde(skip)]
     since: Option<Timestamp>,
     #[serde(skip)]
@@ -244,7 +244,7 @@ impl HistoryRow {
         if self.changes.is_empty() {
             return "none".to_owned();
         }
-        let word = |change: &Change| {
+        let word = |change: &RegistryChange| {
             let sign = match change.change {
                 ChangeKind::Added => '+',
                 ChangeKind::Removed => '-',

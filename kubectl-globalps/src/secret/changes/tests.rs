@@ -128,7 +128,10 @@ fn other_registry_names_are_overridden_empty_entries_do_nothing() {
     .expect("credentials");
     let registry = "docker.io".to_owned();
     let change = ChangeKind::Overridden;
-    assert_eq!(changes(&in_force, &proposed), [Change { registry, change }]);
+    assert_eq!(
+        changes(&in_force, &proposed),
+        [RegistryChange { registry, change }]
+    );
 }
 
 #[test]
@@ -141,7 +144,7 @@ fn credentials_are_masked() {
         ChangeKind::Overridden,
         ChangeKind::Shadowed,
     ]
-    .map(|change| Change {
+    .map(|change| RegistryChange {
         registry: "r".to_owned(),
         change,
     });
@@ -177,7 +180,7 @@ fn both_sides_have_every_registry_and_no_credential() {
 #[test]
 fn the_json_is_what_scripts_rely_on() {
     let mut difference = Difference {
-        changes: vec![Change {
+        changes: vec![RegistryChange {
             registry: "quay.io".to_owned(),
             change: ChangeKind::Overridden,
         }],
