@@ -21,7 +21,7 @@ const MOST_FIELDS: usize = 12;
 const LONGEST: usize = 80;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Change {
+pub(super) enum ObjectChange {
     Created,
     /// The object before and after.
     Changed(Value, Value),
@@ -31,7 +31,7 @@ pub(super) enum Change {
     Unknown(String),
 }
 
-impl Change {
+impl ObjectChange {
     /// `after`: the object after the apply.
     pub(super) fn between(live: Value, after: Value) -> Self {
         let [live, after] = [live, after].map(|object| plain_numbers(without_server(object)));
@@ -97,17 +97,17 @@ fn is_empty(value: &Value) -> bool {
 
 /// A line per changed object with its fields, and the number of unchanged objects. `how`: the words before and after
 /// the verb in each line.
-pub(super) fn text(changes: &[(String, Change)], how: (&str, &str)) -> String {
+pub(super) fn text(changes: &[(String, ObjectChange)], how: (&str, &str)) -> String {
     let (would, suffix) = how;
     let mut text = String::new();
     let mut unchanged = 0;
     for (title, change) in changes {
         // Writing to a string can't fail.
         let _ = match change {
-            Change::Created => writeln!(text, "{title} {would}created{suffix}"),
-            Change::Deleted => writeln!(text, "{title} {would}deleted{suffix}"),
-            Change::Unknown(reason) => writeln!(text, "{title} unknown: {reason}"),
-            Change::Changed(before, after) => {
+            ObjectChange::Created => writeln!(text, "{title} {would}created{suffix}"),
+            ObjectChange::Deleted => writeln!(text, "{title} {would}deleted{suffix}"),
+            ObjectChange::Unknown(reason) => writeln!(text, "{title} unknown: {reason}"),
+            ObjectChange::Changed(before, after) => {
                 let mut fields = Vec::new();
                 differences("", before, after, &mut fields);
                 let rest = fields.len().saturating_sub(MOST_FIELDS);
@@ -120,7 +120,7 @@ pub(super) fn text(changes: &[(String, Change)], how: (&str, &str)) -> String {
                 }
                 Ok(())
             }
-            Change::Unchanged => {
+            ObjectChange::Unchanged => {
                 unchanged += 1;
                 Ok(())
             }
@@ -192,10 +192,10 @@ fn shown(value: &Value) -> String {
 }
 
 /// Both sides for an external diff program: name, before, after.
-pub(super) fn files(changes: &[(String, Change)]) -> Vec<(String, String, String)> {
+pub(super) fn files(changes: &[(String, ObjectChange)]) -> Vec<(String, String, String)> {
     let yaml = |value: &Value| serde_saphyr::to_string(value).unwrap_or_default();
-    let sides = |change: &Change| match change {
-        Change::Changed(before, after) => Some((yaml(before), yaml(after))),
+    let sides = |change: &ObjectChange| match change {
+        ObjectChange::Changed(before, after) => Some((yaml(before), yaml(after))),
         _ => None,
     };
     let files = changes.iter().filter_map(|(title, change)| {
@@ -222,18 +222,18 @@ mod tests {
             "metadata": {"name": "d", "resourceVersion": "2", "generation": 2},
             "spec": {"replicas": 2, "containers": [{"name": "c", "image": "r/c:2", "args": ["a", "b"]}]},
         });
-        let other_spec = Change::between(live.clone(), after);
+        let other_spec = ObjectChange::between(live.clone(), after);
         assert!(other_spec.affects_existing());
         let mut other = live.clone();
         other["status"]["replicas"] = json!(2);
         other["metadata"]["resourceVersion"] = json!("3");
-        let other_status = Change::between(live, other);
-        assert_eq!(other_status, Change::Unchanged);
+        let other_status = ObjectChange::between(live, other);
+        assert_eq!(other_status, ObjectChange::Unchanged);
         let changes = [
             ("deployment.apps/d (namespace n)".to_owned(), other_spec),
-            ("role/r".to_owned(), Change::Created),
+            ("role/r".to_owned(), ObjectChange::Created),
             ("role/s".to_owned(), other_status),
-            ("role/t".to_owned(), Change::Unknown("no".to_owned())),
+            ("role/t".to_owned(), ObjectChange::Unknown("no".to_owned())),
         ];
         let expected = "\
 deployment.apps/d (namespace n) changed
@@ -264,8 +264,11 @@ role/t unknown: no
     fn a_number_is_the_same_however_it_is_written() {
         let live = json!({"a": 10, "b": [0, 1], "c": 1.5, "d": 9_007_199_254_740_991_i64});
         let after = json!({"a": 10.0, "b": [0.0, 1.0], "c": 1.5, "d": 9_007_199_254_740_991.0});
-        assert_eq!(Change::between(live.clone(), after), Change::Unchanged);
-        let other = Change::between(live, json!({"a": 11.0, "b": [0, 1], "c": 1.5}));
+        assert_eq!(
+            ObjectChange::between(live.clone(), after),
+            ObjectChange::Unchanged
+        );
+        let other = ObjectChange::between(live, json!({"a": 11.0, "b": [0, 1], "c": 1.5}));
         let text = text(&[("x/y".to_owned(), other)], ("", ""));
         assert!(text.contains("    a: 10 -> 11\n"), "{text}");
     }
@@ -276,7 +279,10 @@ role/t unknown: no
             let fields = (0..20).map(|at| (format!("f{at:02}"), json!(number)));
             Value::Object(fields.collect())
         };
-        let changes = [("a/b".to_owned(), Change::between(object(1), object(2)))];
+        let changes = [(
+            "a/b".to_owned(),
+            ObjectChange::between(object(1), object(2)),
+        )];
         let text = text(&changes, ("", ""));
         assert!(
             text.ends_with("    f11: 1 -> 2\n    and 8 more fields\n"),

@@ -8,7 +8,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::external_diff::show_files;
-use super::object_changes::{Change, files, overlay, text};
+use super::object_changes::{ObjectChange, files, overlay, text};
 use super::objects::Object;
 use crate::cli::{Applying, DryRun, Form};
 use crate::cluster::client::Cluster;
@@ -65,12 +65,12 @@ pub(super) async fn preview(
         .collect::<Vec<_>>();
     let gone = deleted
         .iter()
-        .map(|object| (object.place(), Change::Deleted));
-    let mut changes: Vec<(String, Change)> = gone.collect();
+        .map(|object| (object.place(), ObjectChange::Deleted));
+    let mut changes: Vec<(String, ObjectChange)> = gone.collect();
     for (title, change) in compared.await {
         let change = match change {
             // The apply may still succeed: a webhook may not support dry runs.
-            Err(failure) if dry_run == DryRun::None => Change::Unknown(failure.message),
+            Err(failure) if dry_run == DryRun::None => ObjectChange::Unknown(failure.message),
             change => change?,
         };
         changes.push((title, change));
@@ -88,7 +88,7 @@ pub(super) async fn preview(
     let affects = changes.iter().any(|(_, change)| change.affects_existing());
     let is_same = changes
         .iter()
-        .all(|(_, change)| *change == Change::Unchanged);
+        .all(|(_, change)| *change == ObjectChange::Unchanged);
     let would = if yes { "" } else { "would be " };
     printer.note(text(&changes, (would, "")).trim_end());
     for note in notes {
@@ -101,7 +101,7 @@ pub(super) async fn preview(
     Ok(None)
 }
 
-async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<Change> {
+async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<ObjectChange> {
     let (title, api) = (object.title(), object.api(&cluster.client));
     let name = object.name();
     let doing = format!("get `{title}`");
@@ -123,10 +123,10 @@ async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<
         }
     };
     let Some(live) = live else {
-        return Ok(Change::Created);
+        return Ok(ObjectChange::Created);
     };
     let value = |object: DynamicObject| serde_json::to_value(object).unwrap_or_default();
     let live = value(live);
     let after = after.map_or_else(|| overlay(&live, &object.value), value);
-    Ok(Change::between(live, after))
+    Ok(ObjectChange::between(live, after))
 }
