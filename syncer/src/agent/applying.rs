@@ -13,7 +13,7 @@ use super::watching::WATCH;
 use super::{Agent, IDLE};
 use crate::delivery::transaction::{Outcome, Transaction};
 use crate::node::file::FileSnapshot;
-use crate::node::state::{Change, JournalState, NodeError, Task};
+use crate::node::state::{JournalState, NodeError, PendingChange, Task};
 use crate::report::wording;
 
 impl Agent {
@@ -160,7 +160,7 @@ impl Agent {
     async fn change(
         &mut self,
         file: FileSnapshot,
-        change: Option<Change>,
+        change: Option<PendingChange>,
     ) -> Result<Duration, NodeError> {
         let restarts = self
             .assigned

@@ -12,7 +12,7 @@ use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
 use crate::node::state::{
-    Change, Failure, JournalState, Obstacle, ProviderSide, Step, Superseded, Task,
+    Failure, JournalState, Obstacle, PendingChange, ProviderSide, Step, Superseded, Task,
 };
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) enum Action {
     /// Begin a change. `quarantine`: the file can't be parsed, so keep its bytes first. `drift`: the task was in force, and
     /// another process changed managed entries. `is_own`: it wrote the node's own file again, so a restore returns that.
     Begin {
-        change: Box<Change>,
+        change: Box<PendingChange>,
         quarantine: bool,
         drift: bool,
         is_own: bool,
@@ -142,7 +142,7 @@ fn decide_change(facts: &NodeFacts) -> Action {
 }
 
 /// Another revision is assigned, or a restore.
-fn is_other(facts: &NodeFacts, change: &Change) -> bool {
+fn is_other(facts: &NodeFacts, change: &PendingChange) -> bool {
     let assigned = facts.task.map(|task| task.revision);
     assigned.is_some_and(|assigned| assigned != change.task.revision)
 }
@@ -301,7 +301,7 @@ fn begin(facts: &NodeFacts, state: &JournalState, task: &Task, desired: &Desired
         Some(change) => change.before_managed.clone(),
         None => managed,
     };
-    let change = Change {
+    let change = PendingChange {
         task: task.clone(),
         step: Step::Forward,
         restart: facts.restart && is_needed,

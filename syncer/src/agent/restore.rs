@@ -266,7 +266,7 @@ mod tests {
     use super::*;
     use crate::node::managed::ManagedEntries;
     use crate::node::provider::HostPath;
-    use crate::node::state::{Change, Installed, ProviderChange, ProviderSide, Step};
+    use crate::node::state::{Installed, PendingChange, ProviderChange, ProviderSide, Step};
     use crate::node::systemd::Systemd;
 
     fn set_up(provider: &Provider) -> ProviderSide {
@@ -330,7 +330,7 @@ mod tests {
         let mut state = JournalState::new(FileSnapshot::Absent, 0);
         state.revision = Revision::new(1, RevisionId::from_random(1));
         state.provider.clone_from(&side.installed);
-        state.change = Some(Change {
+        state.change = Some(PendingChange {
             task: Task {
                 uid: "u".to_owned(),
                 generation: 1,

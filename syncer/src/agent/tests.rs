@@ -14,7 +14,9 @@ use super::*;
 use crate::node::drift::MAX_CONFLICTS;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
-use crate::node::state::{Change, Failure, Installed, ProviderChange, ProviderSide, SetUp, Step};
+use crate::node::state::{
+    Failure, Installed, PendingChange, ProviderChange, ProviderSide, SetUp, Step,
+};
 use crate::report::writer::StatusReport;
 
 const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
@@ -92,8 +94,8 @@ fn with_revision(number: i64) -> JournalState {
 }
 
 /// From revision 4.
-fn change(number: i64, target: &str) -> Change {
-    Change {
+fn change(number: i64, target: &str) -> PendingChange {
+    PendingChange {
         task: Task {
             uid: "u".to_owned(),
             generation: 1,
@@ -299,7 +301,7 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
     // It can still be rolled back.
     let settled = node.agent.node.state.clone().unwrap();
     let mut watching = settled.clone();
-    let mut watched = Change {
+    let mut watched = PendingChange {
         step: Step::Watching,
         before: FileSnapshot::Absent.with_bytes(OURS.into()),
         ..change(6, &newer)
@@ -612,7 +614,7 @@ async fn a_way_out_that_is_in_force_ends_without_the_directories() {
         config: FileSnapshot::Absent,
         flags: None,
     };
-    state.change = Some(Change {
+    state.change = Some(PendingChange {
         step: Step::Watching,
         provider: Some(ProviderChange {
             before: side(Some(in_paths())),

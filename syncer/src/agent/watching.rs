@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Agent, FLAGS_READ, IDLE};
 use crate::delivery::transaction::Transaction;
-use crate::node::state::{Change, JournalState, NodeError, Step};
+use crate::node::state::{JournalState, NodeError, PendingChange, Step};
 
 /// If the kubelet dies within this time after a change, the change is rolled back.
 pub(super) const WATCH: Duration = Duration::from_secs(30);
@@ -76,7 +76,7 @@ impl Agent {
             .state
             .as_ref()
             .and_then(|state| state.change.as_ref());
-        let Ok(provider) = self.provider_of(change.and_then(Change::known_provider)) else {
+        let Ok(provider) = self.provider_of(change.and_then(PendingChange::known_provider)) else {
             // The pod no longer has the directories in which it was.
             self.settle()?;
             return Ok(Duration::ZERO);

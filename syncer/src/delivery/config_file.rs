@@ -5,12 +5,16 @@ use globalps_dockerconfig::{DockerConfig, Entry, merge_on_node};
 
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
-use crate::node::state::{Change, JournalState, ProviderChange};
+use crate::node::state::{JournalState, PendingChange, ProviderChange};
 
 /// Adapts a change from the journal to a file that another process wrote meanwhile: foreign entries stay, forward and back. How
 /// far the change came is unknown, so managed entries of both sides count as managed. `None`: the file can't be parsed, so it has
 /// nothing to keep.
-pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &JournalState) -> Option<Change> {
+pub(crate) fn rebase(
+    change: &PendingChange,
+    file: &FileSnapshot,
+    state: &JournalState,
+) -> Option<PendingChange> {
     let existing = parsed(file)?;
     let managed = change.managed();
     let among = |version: &FileSnapshot, wanted: &ManagedEntries| {
@@ -52,7 +56,7 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &JournalState)
         let file = as_file(&back.config).with_mode(change.before.wide_mode());
         narrowed(file, &change.before_managed)
     };
-    Some(Change {
+    Some(PendingChange {
         target,
         target_managed: change.target_managed.merged(&ahead),
         before,

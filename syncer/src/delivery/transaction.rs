@@ -13,7 +13,7 @@ use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
 use crate::node::provider::{Provider, WRITING};
-use crate::node::state::{Change, Failure, JournalState, NodeError, Obstacle, Step};
+use crate::node::state::{Failure, JournalState, NodeError, Obstacle, PendingChange, Step};
 use crate::node::systemd::Since;
 
 /// How many times in a row another process may write the files during a change.
@@ -41,7 +41,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     pub(crate) async fn begin(
         &mut self,
         state: &mut JournalState,
-        change: Change,
+        change: PendingChange,
     ) -> Result<Outcome, NodeError> {
         // Detects an unreadable file or an unusable unit before anything changes.
         file::read(self.path)?;
@@ -140,7 +140,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
     }
 
-    fn writes(&self, change: &Change, is_back: bool) -> Writes {
+    fn writes(&self, change: &PendingChange, is_back: bool) -> Writes {
         Writes::new(self.path, self.provider, change, is_back)
     }
 
@@ -170,7 +170,11 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Ends a change that wrote nothing, with the node's error. If it wrote a part, it continues from there.
-    fn end_unwritten(&self, state: &mut JournalState, change: &Change) -> Result<(), NodeError> {
+    fn end_unwritten(
+        &self,
+        state: &mut JournalState,
+        change: &PendingChange,
+    ) -> Result<(), NodeError> {
         let is_unwritten = match &change.provider {
             // If the new file is in place, only its fsync failed.
             None => !file::read(self.path).is_ok_and(|file| file == change.target),
@@ -251,7 +255,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             .take()
             .filter(|failure| !change.restart && (failure.stuck || change.is_upkeep()));
         state.mode = change.before.wide_mode().or(state.mode);
-        state.change = change.restart.then_some(Change {
+        state.change = change.restart.then_some(PendingChange {
             step: Step::Watching,
             ..change
         });
@@ -269,7 +273,10 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Why the provider can't be confirmed, apart from the restart.
-    async fn missing_evidence(&mut self, change: &Change) -> Result<Option<String>, NodeError> {
+    async fn missing_evidence(
+        &mut self,
+        change: &PendingChange,
+    ) -> Result<Option<String>, NodeError> {
         let Some(provider) = &change.provider else {
             return Ok(None);
         };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::provider::Provider;
-use crate::node::state::{Change, Installed, NodeError};
+use crate::node::state::{Installed, NodeError, PendingChange};
 
 /// The writes in one direction of a change, in this order.
 pub(super) struct Writes {
@@ -20,7 +20,12 @@ pub(super) struct Writes {
 }
 
 impl Writes {
-    pub(super) fn new(path: &Path, provider: &Provider, change: &Change, is_back: bool) -> Self {
+    pub(super) fn new(
+        path: &Path,
+        provider: &Provider,
+        change: &PendingChange,
+        is_back: bool,
+    ) -> Self {
         let places = provider;
         let file = if is_back {
             &change.before

@@ -178,7 +178,7 @@ impl ProviderChange {
 
 /// A change in progress, with everything needed to finish it or to roll it back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Change {
+pub(crate) struct PendingChange {
     pub(crate) task: Task,
     pub(crate) step: Step,
     pub(crate) target: FileSnapshot,
@@ -210,7 +210,7 @@ pub(crate) struct Superseded {
     pub(crate) managed: ManagedEntries,
 }
 
-impl Change {
+impl PendingChange {
     /// All entries that may be managed while it is in progress.
     pub(crate) fn managed(&self) -> ManagedEntries {
         let before = match &self.superseded {
@@ -291,7 +291,7 @@ pub(crate) struct JournalState {
     pub(crate) revision: Revision,
     /// The last task that failed. It is not repeated.
     pub(crate) failed: Option<Failure>,
-    pub(crate) change: Option<Change>,
+    pub(crate) change: Option<PendingChange>,
     pub(crate) restarts: i64,
     /// How often another process changed managed entries.
     #[serde(default)]
@@ -331,7 +331,9 @@ impl JournalState {
 
     /// The restart for its change has not been requested yet.
     pub(crate) fn awaits_restart(&self) -> bool {
-        self.change.as_ref().is_some_and(Change::awaits_restart)
+        self.change
+            .as_ref()
+            .is_some_and(PendingChange::awaits_restart)
     }
 
     /// A restart was requested, and it is not known whether the kubelet serves since: if it is down, globalps starts it again.
@@ -342,13 +344,13 @@ impl JournalState {
     }
 
     /// The change that is not in force yet, or no more. One that is only watched is on the node.
-    pub(crate) fn unfinished(&self) -> Option<&Change> {
+    pub(crate) fn unfinished(&self) -> Option<&PendingChange> {
         (self.change.as_ref()).filter(|change| change.step != Step::Watching)
     }
 
     /// The provider that is on the node, or that a change in progress brings or removes.
     pub(crate) fn known_provider(&self) -> Option<&Installed> {
-        let of_change = self.unfinished().and_then(Change::known_provider);
+        let of_change = self.unfinished().and_then(PendingChange::known_provider);
         of_change.or(self.provider.as_ref())
     }
 

@@ -66,8 +66,8 @@ fn synced(snapshot: &str) -> JournalState {
     state
 }
 
-fn with_step(step: Step) -> Change {
-    Change {
+fn with_step(step: Step) -> PendingChange {
+    PendingChange {
         task: task(1),
         step,
         restart: true,
@@ -86,7 +86,7 @@ fn with_step(step: Step) -> Change {
 
 #[test]
 fn only_a_change_that_takes_effect_with_a_restart_restarts() {
-    let with = |restart| Change {
+    let with = |restart| PendingChange {
         restart,
         ..with_step(Step::Forward)
     };
@@ -618,7 +618,7 @@ fn a_repair_is_tried_again_until_something_else_is_assigned() {
         .with_content(1, &content(OURS), &config, None)
         .unwrap();
     let mut state = synced("");
-    state.change = Some(Change {
+    state.change = Some(PendingChange {
         restart: false,
         provider: Some(ProviderChange {
             before: side.clone(),
@@ -657,7 +657,7 @@ fn newer_content_shares_a_pending_restart() {
     let existing = parsed(&file(OWN)).unwrap();
     let merged = merge_on_node(&existing, &config(OURS), &[], &[]);
     let mut state = JournalState::new(file(OWN), 0);
-    state.change = Some(Change {
+    state.change = Some(PendingChange {
         target: file(OWN_AND_OURS),
         target_managed: ManagedEntries::of(&merged),
         before: file(OWN),
@@ -798,7 +798,7 @@ fn an_update_finds_the_nodes_own_file_and_none_changes_it() {
     let step = |step, started_from: Option<&str>| {
         let mut state = synced(OWN);
         let started_from = started_from.map(str::to_owned);
-        state.change = Some(Change {
+        state.change = Some(PendingChange {
             started_from,
             target: file(OWN_AND_OURS),
             target_managed: state.managed.clone(),
@@ -1367,7 +1367,7 @@ fn a_newer_rotation_still_restarts_for_settings_written_before() {
     };
     let (file, newest) = (file(OWN), task(3));
     for (is_pending, expected) in [(true, "provider, own, restart"), (false, "provider, own")] {
-        state.change = is_pending.then(|| Change {
+        state.change = is_pending.then(|| PendingChange {
             task: task(2),
             target: file.clone(),
             before: file.clone(),

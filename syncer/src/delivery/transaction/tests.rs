@@ -155,8 +155,8 @@ fn revision(number: i64) -> Revision {
     Revision::new(number, id)
 }
 
-fn change(before: &FileSnapshot, number: i64, restart: bool) -> Change {
-    Change {
+fn change(before: &FileSnapshot, number: i64, restart: bool) -> PendingChange {
+    PendingChange {
         task: Task {
             uid: "u".to_owned(),
             generation: 1,
@@ -274,7 +274,7 @@ async fn a_change_interrupted_at_any_step_is_continued() {
     for (sentence, step, written, (forward, back), taken_up, restarts, after) in cases {
         let node = Node::with(Some(if written { NEW } else { OLD }));
         let mut state = JournalState::new(image(Some(OLD)), 0);
-        state.change = Some(Change {
+        state.change = Some(PendingChange {
             step,
             started_from: forward,
             back_from: back,
@@ -371,7 +371,7 @@ async fn a_change_whose_restart_is_waived_needs_no_bus() {
     ] {
         let node = Node::with(Some(NEW));
         let mut state = JournalState::new(image(Some(OLD)), 0);
-        let mut begun = Change {
+        let mut begun = PendingChange {
             step,
             started_from,
             back_from,
@@ -431,7 +431,7 @@ async fn after_a_restore_only_the_number_of_restarts_is_left() {
     });
     let mut kubelet = Fake::default();
     let mut transaction = node.transaction(&mut kubelet);
-    let restore = Change {
+    let restore = PendingChange {
         target: image(None),
         ..change(&image(Some(NEW)), 0, true)
     };
@@ -558,7 +558,7 @@ async fn entries_of_a_superseded_change_are_not_foreign() {
     ] {
         let node = Node::with(Some(on_disk_now));
         let mut state = JournalState::new(FileSnapshot::Absent, 0);
-        let change = Change {
+        let change = PendingChange {
             target_managed: managed(&target),
             superseded: Some(Superseded {
                 file: image(Some(BETWEEN)),
@@ -592,7 +592,7 @@ async fn entries_written_meanwhile_survive_change_and_rollback() {
     ] {
         let node = Node::with(Some(content));
         let mut state = JournalState::new(image(Some(OLD)), 0);
-        state.change = Some(Change {
+        state.change = Some(PendingChange {
             step,
             started_from: (step == Step::Back).then(|| "0".to_owned()),
             ..change(&image(Some(OLD)), 4, true)
@@ -640,7 +640,7 @@ impl Node {
         node
     }
 
-    fn change(&self, is_out: bool) -> Change {
+    fn change(&self, is_out: bool) -> PendingChange {
         let disk = self.provider.read().unwrap();
         let with = self.provider.with(&disk, installed()).unwrap();
         let without = self.provider.without(&disk).unwrap();
@@ -650,7 +650,7 @@ impl Node {
             (without, with)
         };
         let (file_before, file_target) = if is_out { (OLD, NEW) } else { (NEW, OLD) };
-        Change {
+        PendingChange {
             target: image(Some(file_target)),
             provider: Some(ProviderChange {
                 before,
@@ -663,14 +663,14 @@ impl Node {
     }
 
     /// The files that the change writes before others.
-    fn write_first(&self, change: &Change) -> Writes {
+    fn write_first(&self, change: &PendingChange) -> Writes {
         let mut kubelet = Fake::default();
         let writes = self.transaction(&mut kubelet).writes(change, true);
         writes.write_first(&self.provider).unwrap();
         writes
     }
 
-    fn write_all(&self, change: &Change) {
+    fn write_all(&self, change: &PendingChange) {
         let writes = self.write_first(change);
         writes.write_last(&self.provider).unwrap();
     }
@@ -772,7 +772,7 @@ async fn a_file_that_could_not_be_read_again_is_not_written() {
     let large = format!("{NEW}{}", " ".repeat(4 << 20));
     let before = on_disk(&node.path);
     let change = change(&image(Some(OLD)), 4, true);
-    let change = Change {
+    let change = PendingChange {
         target: image(Some(&large)),
         ..change
     };
