@@ -22,7 +22,7 @@ use kube::ResourceExt as _;
 
 use super::Hub;
 use super::cache::HubCache;
-use super::messages::{MemberSpec, Outcome, Pair};
+use super::messages::{MemberOutcome, MemberSpec, Pair};
 use super::pins::Pins;
 use super::views::pair;
 
@@ -115,13 +115,13 @@ fn connected(mut specs: Vec<(Option<Timestamp>, Pair, MemberSpec)>) -> Vec<(Pair
     specs.map(|(_, pair, spec)| (pair, spec)).collect()
 }
 
-fn outcome(object: &ClusterPullSecret) -> Outcome {
+fn outcome(object: &ClusterPullSecret) -> MemberOutcome {
     match up_to_date(object) {
-        Some(it) if it.phase == ClusterPhase::Synced => Outcome::Synced,
+        Some(it) if it.phase == ClusterPhase::Synced => MemberOutcome::Synced,
         Some(it) if it.phase == ClusterPhase::Failed && it.reason == Reason::Installing => {
-            Outcome::NotInstalled
+            MemberOutcome::NotInstalled
         }
-        _ => Outcome::Open,
+        _ => MemberOutcome::Open,
     }
 }
 

@@ -44,12 +44,12 @@ pub(super) struct MemberSpec {
     pub(super) ignores_secret: bool,
     /// Last known revision in force.
     pub(super) revision: Revision,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: MemberOutcome,
 }
 
 /// What the status says of this generation, also to a hub that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum MemberOutcome {
     /// Nothing yet, or something else.
     Open,
     Synced,
@@ -60,7 +60,7 @@ pub(super) enum Outcome {
 impl MemberSpec {
     /// The status says that the desired revision is in force.
     pub(super) fn is_in_force(&self) -> bool {
-        self.outcome == Outcome::Synced
+        self.outcome == MemberOutcome::Synced
             && matches!(&self.desired, Desired::Revision(release) if release.revision == self.revision)
     }
 

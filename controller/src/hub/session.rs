@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::install::{Installed, install};
 use super::member_watch::{WatchEvent, failed, member_events, member_events_later};
-use super::messages::{MemberSpec, Outcome, Shared};
+use super::messages::{MemberOutcome, MemberSpec, Shared};
 use super::requests::{body, identity, secrets, target, unreachable_reason};
 use crate::objects::apply::{is_absent, is_denied};
 use crate::remote::lean::lean_client;
@@ -320,7 +320,7 @@ impl Session {
                 let (release, since) = known.unwrap_or_else(|| (release.clone(), Instant::now()));
                 self.facts.is_installing = true;
                 self.facts.is_install_late =
-                    spec.outcome == Outcome::NotInstalled || since.elapsed() >= INSTALL_FAILS;
+                    spec.outcome == MemberOutcome::NotInstalled || since.elapsed() >= INSTALL_FAILS;
                 self.installing = Some((release, since));
                 Ok(written)
             }

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
-use super::messages::{Connecting, MemberSpec, Outcome, Shared};
+use super::messages::{Connecting, MemberOutcome, MemberSpec, Shared};
 use super::refused_tests::{A, data, token};
 use super::session::Session;
 use super::statuses::dated;
@@ -60,7 +60,7 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
         may_write: true,
         ignores_secret: false,
         revision: revision_of_test(0),
-        outcome: Outcome::Open,
+        outcome: MemberOutcome::Open,
     };
     let (sender, specs) = watch::channel(spec.clone());
     let shared = Shared {
