@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::decide::Action;
 use super::watching::WATCH;
 use super::{Agent, IDLE};
-use crate::delivery::transaction::{Outcome, Transaction};
+use crate::delivery::transaction::{ChangeOutcome, Transaction};
 use crate::node::file::FileSnapshot;
 use crate::node::state::{JournalState, NodeError, PendingChange, Task};
 use crate::report::wording;
@@ -233,7 +233,7 @@ impl Agent {
         &mut self,
         state: JournalState,
         goal: Option<Goal>,
-        result: Result<Outcome, NodeError>,
+        result: Result<ChangeOutcome, NodeError>,
     ) -> Result<Duration, NodeError> {
         if result.is_ok() {
             self.last_error = None;
@@ -248,7 +248,7 @@ impl Agent {
                 self.load()?;
                 Err(error)
             }
-            Ok(Outcome::Written(cooldown)) => {
+            Ok(ChangeOutcome::Written(cooldown)) => {
                 tracing::info!(
                     "file written; restarting the kubelet in {} ms",
                     cooldown.as_millis()
@@ -257,7 +257,7 @@ impl Agent {
                 self.report(phase_towards(goal), Reason::RestartDelayed, message);
                 Ok(cooldown)
             }
-            Ok(Outcome::InForce) if is_restored => {
+            Ok(ChangeOutcome::InForce) if is_restored => {
                 tracing::info!("restored the node");
                 self.node.lock = None;
                 if self.is_updating() {
@@ -270,11 +270,11 @@ impl Agent {
                 self.node.state = None;
                 Ok(IDLE)
             }
-            Ok(Outcome::InForce) => {
+            Ok(ChangeOutcome::InForce) => {
                 self.watch_until = Some(Instant::now() + WATCH);
                 Ok(Duration::ZERO)
             }
-            Ok(Outcome::RolledBack(failure)) => {
+            Ok(ChangeOutcome::RolledBack(failure)) => {
                 tracing::error!(
                     error = failure.error,
                     stuck = failure.stuck,

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::decide::{Action, decide};
 use super::facts::NodeFacts;
 use crate::delivery::credential_provider::ProviderFacts;
-use crate::delivery::transaction::{Outcome, Transaction};
+use crate::delivery::transaction::{ChangeOutcome, Transaction};
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
@@ -140,15 +140,15 @@ impl Restore {
                 }
             };
             match outcome {
-                Outcome::Written(cooldown) => sleep(cooldown).await,
-                Outcome::InForce if is_restore => {
+                ChangeOutcome::Written(cooldown) => sleep(cooldown).await,
+                ChangeOutcome::InForce if is_restore => {
                     say(&format!("the file is {}", described(&file::read(&path)?)));
                     return Ok(Restored::Done);
                 }
-                Outcome::RolledBack(failure) if is_restore => {
+                ChangeOutcome::RolledBack(failure) if is_restore => {
                     return Ok(Restored::KubeletDown(failure));
                 }
-                Outcome::InForce | Outcome::RolledBack(_) => {}
+                ChangeOutcome::InForce | ChangeOutcome::RolledBack(_) => {}
             }
         }
         Err(NodeError::Unit("the restore did not finish".to_owned()))

@@ -21,7 +21,7 @@ const MEANWHILE: usize = 3;
 
 /// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ChangeOutcome {
     InForce,
     /// The file is written, and the restart is due after this time. Changes until then share it.
     Written(Duration),
@@ -42,7 +42,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         &mut self,
         state: &mut JournalState,
         change: PendingChange,
-    ) -> Result<Outcome, NodeError> {
+    ) -> Result<ChangeOutcome, NodeError> {
         // Detects an unreadable file or an unusable unit before anything changes.
         file::read(self.path)?;
         if change.target.is_too_large() {
@@ -59,9 +59,12 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Continues the change in the journal.
-    pub(crate) async fn resume(&mut self, state: &mut JournalState) -> Result<Outcome, NodeError> {
+    pub(crate) async fn resume(
+        &mut self,
+        state: &mut JournalState,
+    ) -> Result<ChangeOutcome, NodeError> {
         match state.change.as_ref().map(|change| change.step) {
-            None | Some(Step::Watching) => Ok(Outcome::InForce),
+            None | Some(Step::Watching) => Ok(ChangeOutcome::InForce),
             Some(Step::Back) => self.back(state).await,
             Some(Step::Forward) => {
                 for _ in 0..MEANWHILE {
@@ -80,7 +83,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
     }
 
-    async fn onward(&mut self, state: &mut JournalState) -> Result<Outcome, NodeError> {
+    async fn onward(&mut self, state: &mut JournalState) -> Result<ChangeOutcome, NodeError> {
         self.keep_what_others_wrote(state)?;
         match self.keep_settings(state).await? {
             Some(error) => self.roll_back(state, error).await,
@@ -191,9 +194,9 @@ impl<K: Kubelet> Transaction<'_, K> {
         Ok(())
     }
 
-    async fn forward(&mut self, state: &mut JournalState) -> Result<Outcome, NodeError> {
+    async fn forward(&mut self, state: &mut JournalState) -> Result<ChangeOutcome, NodeError> {
         let Some(change) = state.change.clone() else {
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         };
         let writes = self.writes(&change, false);
         let is_new = match writes.write_first(self.provider) {
@@ -222,7 +225,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         if change.restart && (is_new || !self.is_taken_up(from, change.provider.is_some()).await?) {
             let cooldown = self.kubelet.cooldown();
             if from.is_none() && !cooldown.is_zero() {
-                return Ok(Outcome::Written(cooldown));
+                return Ok(ChangeOutcome::Written(cooldown));
             }
             if let Err(error) = self.restart(state).await? {
                 return self.roll_back(state, error).await;
@@ -237,11 +240,11 @@ impl<K: Kubelet> Transaction<'_, K> {
             self.journal.remove(self.provider)?;
         }
         let Some(change) = state.change.take() else {
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         };
         if is_restore {
             *state = state.restored(change.target);
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         }
         state.managed = change.target_managed.clone().after(&change.before_managed);
         state.revision = change.task.revision;
@@ -260,7 +263,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             ..change
         });
         self.journal.save(state)?;
-        Ok(Outcome::InForce)
+        Ok(ChangeOutcome::InForce)
     }
 
     /// These follow the first files by seconds: another process may have written in the meantime.
@@ -303,7 +306,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         &mut self,
         state: &mut JournalState,
         error: String,
-    ) -> Result<Outcome, NodeError> {
+    ) -> Result<ChangeOutcome, NodeError> {
         if let Some(change) = &mut state.change {
             change.step = Step::Back;
             change.failure = error;
@@ -312,13 +315,13 @@ impl<K: Kubelet> Transaction<'_, K> {
         self.back(state).await
     }
 
-    async fn back(&mut self, state: &mut JournalState) -> Result<Outcome, NodeError> {
+    async fn back(&mut self, state: &mut JournalState) -> Result<ChangeOutcome, NodeError> {
         self.keep_what_others_wrote(state)?;
         if let Some(error) = self.keep_settings(state).await? {
             tracing::warn!(error, "leaving the kubelet's flags and providers unchanged");
         }
         let Some(change) = &state.change else {
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         };
         let writes = self.writes(change, true);
         writes.write_first(self.provider)?;
@@ -335,7 +338,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         };
         self.write_last(state, true)?;
         let Some(change) = state.change.take() else {
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         };
         state.managed = change.before_managed;
         state.revision = change.before_revision;
@@ -346,7 +349,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         let error = change.failure;
         if error.is_empty() && restarted.is_ok() {
             self.journal.save(state)?;
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         }
         let failure = Failure {
             task: change.task,
@@ -360,7 +363,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         };
         state.failed = Some(failure.clone());
         self.journal.save(state)?;
-        Ok(Outcome::RolledBack(failure))
+        Ok(ChangeOutcome::RolledBack(failure))
     }
 }
 

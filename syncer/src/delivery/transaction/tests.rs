@@ -216,7 +216,7 @@ async fn a_change_is_in_force_or_rolled_back() {
         assert_eq!(on_disk(&node.path).as_deref(), after, "{sentence}");
         assert_eq!(kubelet.restarts, restarts, "{sentence}");
         assert_eq!(
-            outcome == Outcome::InForce,
+            outcome == ChangeOutcome::InForce,
             in_force,
             "{sentence}: {outcome:?}"
         );
@@ -233,7 +233,10 @@ async fn a_change_is_in_force_or_rolled_back() {
         );
         if failures == 9 && restart {
             assert!(
-                matches!(outcome, Outcome::RolledBack(Failure { stuck: true, .. })),
+                matches!(
+                    outcome,
+                    ChangeOutcome::RolledBack(Failure { stuck: true, .. })
+                ),
                 "{sentence}"
             );
         }
@@ -340,7 +343,7 @@ async fn without_the_bus_a_change_waits_then_has_one_restart() {
             Some(_) => transaction.resume(&mut state).await.unwrap(),
             None => transaction.begin(&mut state, change).await.unwrap(),
         };
-        assert_eq!(outcome, Outcome::InForce, "{sentence}");
+        assert_eq!(outcome, ChangeOutcome::InForce, "{sentence}");
         assert_eq!(on_disk(&node.path).as_deref(), Some(NEW), "{sentence}");
         assert_eq!(kubelet.restarts, 1, "{sentence}");
     }
@@ -405,11 +408,11 @@ async fn a_kubelet_just_restarted_restarts_after_the_cooldown() {
     let mut transaction = node.transaction(&mut kubelet);
     let change = change(&FileSnapshot::Absent, 4, true);
     let outcome = transaction.begin(&mut state, change).await.unwrap();
-    assert_eq!(outcome, Outcome::Written(cooldown));
+    assert_eq!(outcome, ChangeOutcome::Written(cooldown));
     assert_eq!(on_disk(&node.path).as_deref(), Some(NEW));
     transaction.kubelet.cooldown = Duration::ZERO;
     let outcome = transaction.resume(&mut state).await.unwrap();
-    assert_eq!((outcome, kubelet.restarts), (Outcome::InForce, 1));
+    assert_eq!((outcome, kubelet.restarts), (ChangeOutcome::InForce, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -437,7 +440,7 @@ async fn after_a_restore_only_the_number_of_restarts_is_left() {
     };
     assert_eq!(
         transaction.begin(&mut state, restore).await.unwrap(),
-        Outcome::InForce
+        ChangeOutcome::InForce
     );
     assert_eq!(on_disk(&node.path), None);
     assert_eq!(state.revision, Revision::NONE);
@@ -460,7 +463,7 @@ async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
         .await
         .unwrap();
     assert!(
-        matches!(outcome, Outcome::RolledBack(Failure { error, stuck: false, .. }) if error == "it died")
+        matches!(outcome, ChangeOutcome::RolledBack(Failure { error, stuck: false, .. }) if error == "it died")
     );
     assert_eq!(on_disk(&node.path).as_deref(), Some(OLD));
     assert_eq!(
@@ -532,7 +535,10 @@ async fn content_in_force_was_written_despite_a_concurrent_writer() {
         is_over.store(true, Ordering::Relaxed);
         writer.join().unwrap();
         match outcome {
-            Ok(outcome) => assert_eq!((outcome, state.revision.number), (Outcome::InForce, 4)),
+            Ok(outcome) => assert_eq!(
+                (outcome, state.revision.number),
+                (ChangeOutcome::InForce, 4)
+            ),
             Err(error) => {
                 assert!(error.to_string().contains("at the same time"), "{error}");
                 assert!(state.change.is_some(), "it continues");
@@ -738,7 +744,7 @@ async fn one_restart_sets_the_provider_up_before_entries_leave() {
             .begin(&mut state, change)
             .await;
         let failed = match outcome.unwrap() {
-            Outcome::RolledBack(failure) => Some(failure.is_of_provider),
+            ChangeOutcome::RolledBack(failure) => Some(failure.is_of_provider),
             _ => None,
         };
         assert_eq!(failed, is_of_provider, "{sentence}");
@@ -799,7 +805,7 @@ async fn the_provider_is_set_up_without_systemds_list_of_processes() {
     let change = node.change(false);
     let mut transaction = node.transaction(&mut kubelet);
     let outcome = transaction.begin(&mut state, change).await.unwrap();
-    assert_eq!(outcome, Outcome::InForce);
+    assert_eq!(outcome, ChangeOutcome::InForce);
     assert_eq!(node.has(), (OLD.to_owned(), true));
 }
 
@@ -917,7 +923,7 @@ async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
             .begin(&mut state, change)
             .await;
         assert_eq!(
-            outcome.unwrap() == Outcome::InForce,
+            outcome.unwrap() == ChangeOutcome::InForce,
             is_in_force,
             "{sentence}"
         );
@@ -984,7 +990,7 @@ async fn a_damaged_trial_and_a_trial_of_the_same_data_are_retried() {
                 transaction.resume(&mut state).await.unwrap()
             }
         };
-        assert_eq!(outcome, Outcome::InForce, "{sentence}");
+        assert_eq!(outcome, ChangeOutcome::InForce, "{sentence}");
         assert_eq!(file::read(&data).unwrap(), installed().data, "{sentence}");
         assert_eq!(state.failed, None, "{sentence}");
     }
@@ -1021,7 +1027,7 @@ async fn what_can_not_be_installed_does_not_stay_in_the_journal() {
             "{sentence}"
         );
         let outcome = transaction.begin(&mut state, removal).await.unwrap();
-        assert_eq!(outcome, Outcome::InForce, "{sentence}");
+        assert_eq!(outcome, ChangeOutcome::InForce, "{sentence}");
         assert_eq!(on_disk(&node.path).unwrap(), NEW, "{sentence}");
         assert!(state.provider.is_none(), "{sentence}");
     }
@@ -1083,7 +1089,7 @@ async fn files_stay_while_another_process_restores_their_flags() {
         assert!(file.here.exists(), "{}", file.here.display());
     }
     let outcome = transaction.resume(&mut state).await.unwrap();
-    assert_eq!(outcome, Outcome::InForce);
+    assert_eq!(outcome, ChangeOutcome::InForce);
     assert_eq!(kubelet.restarts, 2);
     assert_eq!(node.has(), (NEW.to_owned(), false));
 }
@@ -1103,7 +1109,7 @@ async fn the_provider_is_removed_though_another_flag_came_meanwhile() {
     state.provider = Some(installed());
     let mut transaction = node.transaction(&mut kubelet);
     let outcome = transaction.begin(&mut state, change).await.unwrap();
-    assert_eq!(outcome, Outcome::InForce);
+    assert_eq!(outcome, ChangeOutcome::InForce);
     assert_eq!(on_disk(&path).unwrap(), FLAGS.replace("--v=2", foreign));
     assert!(!node.provider.data.here.exists());
 }
@@ -1148,7 +1154,7 @@ async fn files_stay_while_another_process_restores_a_configuration() {
         assert!(node.provider.data.here.exists(), "{name}");
         let mut transaction = node.transaction(&mut kubelet);
         let outcome = transaction.resume(&mut state).await.unwrap();
-        assert_eq!(outcome, Outcome::InForce, "{name}");
+        assert_eq!(outcome, ChangeOutcome::InForce, "{name}");
         assert!(!node.provider.has_program(), "{name}");
         assert!(
             !on_disk(&path).unwrap_or_default().contains("globalps"),
