@@ -25,7 +25,9 @@ use crate::credentials::logins::{self, Source};
 use crate::credentials::manifest::content;
 use crate::credentials::password;
 use crate::error::{Exit, Failure, Result};
-use crate::secret::additional::{Login, Outcome, config_of, may_change, valid_in, with_logins};
+use crate::secret::additional::{
+    Login, WriteOutcome, config_of, may_change, valid_in, with_logins,
+};
 use crate::secret::changes::{InForce, changes, reach_nodes, text};
 use crate::secret::effects::{Differs, Effects};
 use crate::terminal::printer::Printer;
@@ -168,7 +170,7 @@ async fn logins<'a>(
 /// The result of the command.
 struct Changed {
     secret: Secret,
-    outcome: Outcome,
+    outcome: WriteOutcome,
     /// Other changes, one line each.
     beside: Vec<String>,
     /// The revision before a change of a source.
@@ -204,10 +206,10 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
             None => None,
         };
         let entry = source.as_ref().filter(|source| source.is_change());
-        if outcome != Outcome::Unchanged || entry.is_some() {
+        if outcome != WriteOutcome::Unchanged || entry.is_some() {
             let force = args.owner.force_conflicts;
             let owner = match &existing {
-                Some(secret) if outcome != Outcome::Unchanged => may_change(secret, force)?,
+                Some(secret) if outcome != WriteOutcome::Unchanged => may_change(secret, force)?,
                 _ => None,
             };
             let of_entry = match entry {
@@ -242,7 +244,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                 let (secret, beside) = done?;
                 return Ok(Changed {
                     before: source
-                        .filter(|_| outcome != Outcome::Unchanged)
+                        .filter(|_| outcome != WriteOutcome::Unchanged)
                         .map(|source| source.sources.revision()),
                     undelivered: told.undelivered,
                     secret,
@@ -372,10 +374,10 @@ async fn announcement(
 pub(super) async fn send(
     cluster: &Cluster<'_>,
     secret: Secret,
-    outcome: Outcome,
+    outcome: WriteOutcome,
     dry_run: DryRun,
 ) -> Result<Secret> {
-    if dry_run == DryRun::Client || outcome == Outcome::Unchanged {
+    if dry_run == DryRun::Client || outcome == WriteOutcome::Unchanged {
         return Ok(secret);
     }
     pull_secret::put(cluster, secret, dry_run).await

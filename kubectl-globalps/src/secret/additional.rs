@@ -17,13 +17,13 @@ use crate::error::{Failure, Result};
 
 /// What happened to the Secret, in kubectl's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum WriteOutcome {
     Created,
     Configured,
     Unchanged,
 }
 
-impl Outcome {
+impl WriteOutcome {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -47,17 +47,17 @@ pub(crate) fn with_logins(
     namespace: &str,
     name: &str,
     logins: &[Login],
-) -> Result<(Secret, Outcome)> {
+) -> Result<(Secret, WriteOutcome)> {
     let (mut secret, config, outcome) = match existing {
         Some(secret) => {
             refuse_deleted(&secret)?;
             let config = config_of(&secret)?;
-            (secret, config, Outcome::Configured)
+            (secret, config, WriteOutcome::Configured)
         }
         None => (
             empty(namespace, name),
             DockerConfig::default(),
-            Outcome::Created,
+            WriteOutcome::Created,
         ),
     };
     let names: BTreeSet<String> = logins.iter().map(|login| login.registry.clone()).collect();
@@ -76,8 +76,8 @@ pub(crate) fn with_logins(
         }
         _ => failure,
     })?;
-    if outcome == Outcome::Configured && config.means_the_same(&result) {
-        return Ok((secret, Outcome::Unchanged));
+    if outcome == WriteOutcome::Configured && config.means_the_same(&result) {
+        return Ok((secret, WriteOutcome::Unchanged));
     }
     refuse_immutable(&secret)?;
     set(&mut secret, &result);

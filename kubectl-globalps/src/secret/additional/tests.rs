@@ -29,7 +29,7 @@ fn secret(config: &str) -> Secret {
     secret
 }
 
-fn add(existing: Option<Secret>, registries: &[&str]) -> Result<(Secret, Outcome)> {
+fn add(existing: Option<Secret>, registries: &[&str]) -> Result<(Secret, WriteOutcome)> {
     let logins = logins(registries);
     with_logins(existing, "n", names::ADDITIONAL_SECRET, &logins)
 }
@@ -56,7 +56,7 @@ fn adding_keeps_every_other_registry_and_key() {
         ),
     ] {
         let (secret, outcome) = add(Some(secret(before)), &["r"]).expect("valid");
-        assert_eq!(outcome, Outcome::Configured);
+        assert_eq!(outcome, WriteOutcome::Configured);
         assert_eq!(text(&secret), expected);
         assert_eq!(data_of(&secret, "other"), Some(&b"stays"[..]));
         assert_eq!(secret.metadata.resource_version.as_deref(), Some("7"));
@@ -66,7 +66,7 @@ fn adding_keeps_every_other_registry_and_key() {
 #[test]
 fn the_first_registry_creates_the_secret_of_the_right_type() {
     let (secret, outcome) = add(None, &["r"]).expect("valid");
-    assert_eq!(outcome, Outcome::Created);
+    assert_eq!(outcome, WriteOutcome::Created);
     assert_eq!(text(&secret), r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
     assert_eq!(secret.type_.as_deref(), Some(names::SECRET_TYPE));
     assert_eq!(secret.metadata.namespace.as_deref(), Some("n"));
@@ -76,7 +76,7 @@ fn the_first_registry_creates_the_secret_of_the_right_type() {
 fn the_same_credential_again_changes_nothing() {
     let before = r#"{"auths": {"https://r": {"username":"u","password":"p"}}}"#;
     let (after, outcome) = add(Some(secret(before)), &["r"]).expect("valid");
-    assert_eq!(outcome, Outcome::Unchanged);
+    assert_eq!(outcome, WriteOutcome::Unchanged);
     assert_eq!(text(&after), before);
 }
 
