@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::node::state::NodeError;
 use crate::node::systemd::{ProviderFlag, RestartError, Since, Systemd, UnitFacts, is_kubelet};
-use crate::node::units::{Choice, choose};
+use crate::node::units::{UnitChoice, choose};
 
 /// Units that run a kubelet and little else.
 const AGENTS: [&str; 3] = ["kubelet.service", "k3s-agent.service", "rke2-agent.service"];
@@ -197,8 +197,8 @@ impl Unit {
         let names = AGENTS.into_iter().chain([MICROK8S]).chain(SERVERS);
         let (candidates, masked) = self.systemd.candidates(names, owed).await?;
         let name = match choose(&candidates, restarted) {
-            Choice::Unit(name) => name,
-            Choice::None => {
+            UnitChoice::Unit(name) => name,
+            UnitChoice::None => {
                 // It may run nevertheless.
                 if let Some(name) = masked.first() {
                     let reason = format!("`{name}` is masked, so systemd does not restart it");
@@ -209,7 +209,7 @@ impl Unit {
                 let elsewhere = self.elsewhere(&reason).await;
                 return Ok(elsewhere.unwrap_or(Restartable::No(reason)));
             }
-            Choice::Unclear => {
+            UnitChoice::Unclear => {
                 let names = candidates.iter().map(|it| it.name);
                 return Err(RestartError::Unclear {
                     units: names.collect::<Vec<_>>().join("`, `"),
