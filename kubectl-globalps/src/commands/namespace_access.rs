@@ -74,7 +74,7 @@ pub(crate) async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool> {
     }
 }
 
-type Choice = (Option<NamespaceAccess>, Option<&'static str>);
+type ChoiceAndNote = (Option<NamespaceAccess>, Option<&'static str>);
 
 /// `name` and `attach`: from the flags. `live`: the configuration, if enabled. Also returns a note for the user.
 fn choose(
@@ -82,7 +82,7 @@ fn choose(
     attach: Option<Attach>,
     live: Option<&ImagePullSecrets>,
     is_served: bool,
-) -> Result<Choice> {
+) -> Result<ChoiceAndNote> {
     let known = live.map(|live| live.secret_name.as_str());
     let Some(secret_name) = name.or(known) else {
         return Ok((None, None));
