@@ -3,12 +3,12 @@
 use clap::{Arg, ArgAction, Command, ValueHint};
 
 /// A completion and its description.
-pub(crate) type Choice = (String, String);
+pub(crate) type Suggestion = (String, String);
 
 /// The completions of the last word.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    pub choices: Vec<Choice>,
+    pub choices: Vec<Suggestion>,
     /// Completions to read from the cluster or the kubeconfig.
     pub live: Option<Live>,
     /// Whether the shell completes file names.
@@ -192,7 +192,7 @@ fn takes_next(arg: &Arg) -> bool {
     arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 
-fn flags(command: &Command, seen: &[clap::Id]) -> Vec<Choice> {
+fn flags(command: &Command, seen: &[clap::Id]) -> Vec<Suggestion> {
     command
         .get_arguments()
         .filter(|arg| !arg.is_hide_set())

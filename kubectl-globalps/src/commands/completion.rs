@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use super::history;
 use super::pull_secret::{self, additional};
 use super::runtime::block_on;
-use crate::cli::completion::{Choice, Live, Wanted, wanted};
+use crate::cli::completion::{Live, Suggestion, Wanted, wanted};
 use crate::cli::{Cli, Completion, Connection};
 use crate::cluster::{Cluster, kubeconfig};
 use crate::error::{Exit, Result};
@@ -57,8 +57,8 @@ pub(crate) fn answer(words: &[String]) {
     printer.data(&lines.join("\n"));
 }
 
-fn directive(choices: &[Choice], files: bool) -> u8 {
-    let is_open = |(word, _): &Choice| word.ends_with('=');
+fn directive(choices: &[Suggestion], files: bool) -> u8 {
+    let is_open = |(word, _): &Suggestion| word.ends_with('=');
     let no_files = if files { 0 } else { NO_FILES };
     if !choices.is_empty() && choices.iter().all(is_open) {
         no_files | NO_SPACE
@@ -67,7 +67,7 @@ fn directive(choices: &[Choice], files: bool) -> u8 {
     }
 }
 
-fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
+fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Suggestion> {
     let flags = ["kubectl-globalps", "version"]
         .map(str::to_owned)
         .into_iter()
@@ -90,7 +90,7 @@ fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
     choices
 }
 
-fn of_kubeconfig(live: Live, flags: &Connection) -> Vec<Choice> {
+fn of_kubeconfig(live: Live, flags: &Connection) -> Vec<Suggestion> {
     let Ok(Some(config)) = kubeconfig::read(flags) else {
         return Vec::new();
     };
@@ -122,7 +122,7 @@ async fn of_cluster(
     wanted: &Wanted,
     flags: &Connection,
     printer: &Printer,
-) -> Result<Vec<Choice>> {
+) -> Result<Vec<Suggestion>> {
     let cluster = Cluster::connect(flags, printer)?;
     match live {
         Live::Fleets | Live::MemberClusters | Live::FailedMemberClusters | Live::FleetRevisions => {
@@ -195,7 +195,7 @@ mod tests {
             (vec![], true, 0),
         ] {
             let choices = words.iter().map(|word| ((*word).to_owned(), String::new()));
-            let choices: Vec<Choice> = choices.collect();
+            let choices: Vec<Suggestion> = choices.collect();
             assert_eq!(directive(&choices, files), expected, "{words:?}");
         }
     }
