@@ -84,11 +84,11 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: HubCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum HubCommand {
     /// Watch the `FleetPullSecret`s and roll them out, until a signal
     Run(HubArgs),
 }
@@ -109,7 +109,7 @@ struct HubArgs {
 }
 
 pub(crate) async fn main() -> anyhow::Result<()> {
-    let Command::Run(args) = Cli::parse().command;
+    let HubCommand::Run(args) = Cli::parse().command;
     let process = process::start(&args.process).await?;
     let me = identity();
     tracing::info!(
