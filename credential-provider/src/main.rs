@@ -23,7 +23,7 @@ use globalps_dockerconfig::{Try, shown_key};
 use globalps_provider::{Audience, BINARY, answer, response};
 use zeroize::Zeroizing;
 
-use arguments::{Command, USAGE};
+use arguments::{Invocation, USAGE};
 use failure::Failure;
 use request::Request;
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     keep_memory_private();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     match arguments::parse(arguments) {
-        Ok(Command::Answer { data, scoped }) => {
+        Ok(Invocation::Answer { data, scoped }) => {
             let (response, complaint) = respond(&data, scoped, &mut io::stdin().lock());
             // It is no failure if nobody reads the answer.
             let _ = io::stdout().write_all(&response);
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
-        Ok(Command::Explain(question)) => match explain::explain(&question) {
+        Ok(Invocation::Explain(question)) => match explain::explain(&question) {
             Ok((text, is_served)) => {
                 say(&text);
                 ExitCode::from(u8::from(!is_served))
@@ -50,11 +50,11 @@ fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
-        Ok(Command::Help) => {
+        Ok(Invocation::Help) => {
             say(USAGE);
             ExitCode::SUCCESS
         }
-        Ok(Command::Version) => {
+        Ok(Invocation::Version) => {
             say(&format!("{BINARY} {}\n", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
         }
