@@ -82,7 +82,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
     version,
     about = "Rolls out pull secrets to many clusters, a few at a time"
 )]
-struct Cli {
+struct HubCli {
     #[command(subcommand)]
     command: HubCommand,
 }
@@ -109,7 +109,7 @@ struct HubArgs {
 }
 
 pub(crate) async fn main() -> anyhow::Result<()> {
-    let HubCommand::Run(args) = Cli::parse().command;
+    let HubCommand::Run(args) = HubCli::parse().command;
     let process = process::start(&args.process).await?;
     let me = identity();
     tracing::info!(

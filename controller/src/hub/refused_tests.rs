@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::source::SourceState;
 use super::views::{ClusterObject, Id, NamespaceLabels, revision};
 use super::watches::HubEvent;
-use super::{Cli, Hub, HubCommand};
+use super::{Hub, HubCli, HubCommand};
 use crate::leader::fencing::FencingToken;
 use crate::process::Process;
 use crate::telemetry::clock;
@@ -124,7 +124,7 @@ pub(super) fn hub_of(api: &FakeApi, namespaces: &[&str]) -> Hub {
     let flag = format!("--namespaces={}", namespaces.join(","));
     let flag = (!namespaces.is_empty()).then_some(flag);
     let args = ["globalps-hub".to_owned(), "run".to_owned()];
-    let HubCommand::Run(args) = Cli::parse_from(args.into_iter().chain(flag)).command;
+    let HubCommand::Run(args) = HubCli::parse_from(args.into_iter().chain(flag)).command;
     let scope = namespaces.first().copied().unwrap_or_default();
     let mut hub = Hub::new(&process(api), &args, &token());
     let spec = json!({
