@@ -34,7 +34,7 @@ use node::systemd::Systemd;
 
 #[derive(Parser)]
 #[command(name = "globalps-syncer", version, about)]
-struct Cli {
+struct SyncerCli {
     #[command(subcommand)]
     command: SyncerCommand,
 }
@@ -156,7 +156,7 @@ enum Restart {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<ExitCode> {
     keep_private();
-    match Cli::parse().command {
+    match SyncerCli::parse().command {
         SyncerCommand::Ready { ready_file } => Ok(ExitCode::from(u8::from(!ready_file.exists()))),
         SyncerCommand::Run(args) => Box::pin(run(args)).await,
         SyncerCommand::Restore(args) => restore(&args).await,
