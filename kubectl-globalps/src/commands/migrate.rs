@@ -51,7 +51,12 @@ pub(super) async fn run(args: &Migrate, flags: &Connection, printer: &Printer) -
     }
     let changes = |step: &MigrationStep| step.deletes || !step.accounts.is_empty();
     if running.is_empty() && !steps.values().any(changes) {
-        return Ok(finish(&found, &steps, &Summary::default(), printer));
+        return Ok(finish(
+            &found,
+            &steps,
+            &MigrationSummary::default(),
+            printer,
+        ));
     }
     if args.dry_run == DryRun::Client {
         printer.note("a dry run: nothing was changed");
@@ -70,9 +75,9 @@ pub(super) async fn run(args: &Migrate, flags: &Connection, printer: &Printer) -
             gone(&cluster, deployment, deadline).await?;
         }
     }
-    let mut summary = Summary {
+    let mut summary = MigrationSummary {
         how: args.dry_run,
-        ..Summary::default()
+        ..MigrationSummary::default()
     };
     for (namespace, step) in &steps {
         let migrated = migrate(&cluster, &found, namespace, step, &mut summary).await;
@@ -194,7 +199,7 @@ async fn gone(cluster: &Cluster<'_>, deployment: &Deployment, deadline: Instant)
 }
 
 #[derive(Debug, Default)]
-struct Summary {
+struct MigrationSummary {
     how: DryRun,
     accounts: usize,
     secrets: usize,
@@ -208,7 +213,7 @@ async fn migrate(
     found: &Found,
     namespace: &str,
     step: &MigrationStep,
-    summary: &mut Summary,
+    summary: &mut MigrationSummary,
 ) -> Result<()> {
     if step.accounts.is_empty() && !step.deletes {
         return Ok(());
@@ -294,7 +299,7 @@ async fn detach(
 fn finish(
     found: &Found,
     steps: &BTreeMap<String, MigrationStep>,
-    summary: &Summary,
+    summary: &MigrationSummary,
     printer: &Printer,
 ) -> Exit {
     printer.note(format!(
@@ -385,12 +390,12 @@ mod tests {
             (place(true, &[]), "a: why", Exit::No),
         ] {
             let steps = [("a".to_owned(), step(&place, Attach::Admission, false))];
-            let summary = Summary {
+            let summary = MigrationSummary {
                 failed: Some(failed.to_owned())
                     .filter(|f| !f.is_empty())
                     .into_iter()
                     .collect(),
-                ..Summary::default()
+                ..MigrationSummary::default()
             };
             let exit = finish(&found(place), &steps.into(), &summary, &printer);
             assert_eq!(exit, expected);
