@@ -24,7 +24,7 @@ use crate::report::statement::{
 pub(super) type Failed<'a> = &'a dyn Fn(&ClusterKey) -> Option<&'a Failure>;
 
 #[derive(Default)]
-struct Summary {
+struct FleetSummary {
     counts: Counts,
     failed: Vec<ClusterFailure>,
     blocked: Vec<ClusterFailure>,
@@ -86,8 +86,8 @@ fn count(
     plan: &FleetPlan,
     objects: &BTreeMap<ClusterKey, &ClusterPullSecret>,
     failure: Failed,
-) -> Summary {
-    let mut summary = Summary::default();
+) -> FleetSummary {
+    let mut summary = FleetSummary::default();
     for (key, member) in &plan.members {
         let status = objects.get(key).and_then(|object| object.status.as_ref());
         let obstacle = plan.obstacles.get(key);
@@ -150,7 +150,7 @@ fn unwritten(plan: &FleetPlan) -> Option<i64> {
     numbers.find(|number| *number > plan.revision.number)
 }
 
-fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
+fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &FleetSummary) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     match &plan.hold {
         Some(Hold::Hidden(reason)) => return no(Reason::NamespaceForbidden, reason.clone()),
@@ -239,7 +239,7 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
     statement(condition::READY, "True", Reason::Synced, message)
 }
 
-fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
+fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &FleetSummary) -> Statement {
     let open = summary.waiting + summary.counts.progressing;
     let selected = plan.members.iter().map(|(_, member)| member);
     let failed = selected.filter(|it| it.goal != Goal::Restore && it.has_failed());
