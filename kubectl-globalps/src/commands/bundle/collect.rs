@@ -16,7 +16,7 @@ use super::super::check;
 use super::allowed::{EVENT, NODE, POD, WORKLOAD, custom, is_about_us, is_ours, object};
 use super::contents::{ABSENT, Contents};
 use super::logs;
-use super::search::Known;
+use super::search::KnownCredentials;
 use super::secrets;
 use crate::cluster::facts::pages;
 use crate::cluster::{Cluster, Facts};
@@ -31,7 +31,7 @@ pub(super) async fn all(
     cluster: &Cluster<'_>,
     version: &Info,
     contents: &mut Contents,
-    known: &mut Known,
+    known: &mut KnownCredentials,
 ) {
     let versions = json!({
         "plugin": env!("CARGO_PKG_VERSION"),

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
 use self::contents::Contents;
-use self::search::Known;
+use self::search::KnownCredentials;
 use crate::cli::{Bundle, Connection, Span};
 use crate::cluster::{Cluster, must_watch_if_known};
 use crate::error::{Exit, Failure, Result};
@@ -49,7 +49,7 @@ pub(super) async fn run_within(
     let version = cluster.call("ask the API server", call).await?;
     must_watch_if_known(&cluster).await?;
     let mut contents = Contents::default();
-    let mut known = Known::default();
+    let mut known = KnownCredentials::default();
     collect::all(&cluster, &version, &mut contents, &mut known).await;
     let search = known.search()?;
     let omitted = contents.omit(&search);

@@ -29,9 +29,9 @@ const KEYS: [&str; 7] = [
 
 /// Every form in which the credentials could appear. It has no `Debug`.
 #[derive(Default)]
-pub(super) struct Known(BTreeSet<Vec<u8>>);
+pub(super) struct KnownCredentials(BTreeSet<Vec<u8>>);
 
-impl Known {
+impl KnownCredentials {
     /// Adds the credentials in each value of the Secret's data.
     pub(super) fn remember(&mut self, secret: &Secret) {
         for (key, value) in secret.data.iter().flatten() {
@@ -153,9 +153,9 @@ mod tests {
     use base64::prelude::BASE64_STANDARD;
     use k8s_openapi::ByteString;
 
-    fn known(key: &str, content: &str) -> Known {
+    fn known(key: &str, content: &str) -> KnownCredentials {
         let data = [(key.to_owned(), ByteString(content.as_bytes().to_vec()))];
-        let mut known = Known::default();
+        let mut known = KnownCredentials::default();
         known.remember(&Secret {
             data: Some(data.into()),
             ..Secret::default()
