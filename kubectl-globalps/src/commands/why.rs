@@ -104,7 +104,7 @@ async fn explained(
         None => Vec::new(),
     };
     let answers: Vec<_> = questions.into_iter().zip(answers).collect();
-    let known = Known {
+    let known = PodFindings {
         earlier: earlier(cluster, &shared, looked.iter(), &answers).await?,
         adding: adding(cluster, &shared).await?,
         answers,
@@ -127,7 +127,7 @@ pub(super) struct Question {
 type Answers = [(Question, Result<Pull, RegistryError>)];
 
 /// The facts for all containers together.
-pub(super) struct Known {
+pub(super) struct PodFindings {
     pub answers: Vec<(Question, Result<Pull, RegistryError>)>,
     /// Earlier additional pull secrets, newest first.
     pub earlier: Vec<Revision>,
@@ -294,7 +294,7 @@ impl Looked {
         &self,
         pod: &PodSeen,
         place: &CommandTarget<'_>,
-        known: &Known,
+        known: &PodFindings,
     ) -> Explained {
         let questions = self.questions();
         let answer_to = |question: &Question| {

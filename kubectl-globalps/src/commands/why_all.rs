@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 
 use super::explain::PullerSeen;
 use super::live_check::trust;
-use super::why::{Known, Looked, Question, ask, earlier, look};
+use super::why::{Looked, PodFindings, Question, ask, earlier, look};
 use super::why_facts::{adding, asked_with, events, shared};
 use crate::cli::{Connection, Named, Why};
 use crate::cluster::namespaces::each;
@@ -112,7 +112,7 @@ pub(super) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Re
     };
     let answers: Vec<_> = questions.into_iter().zip(answers).collect();
     let of_kinds = looked.iter().map(|(_, looked, _)| looked);
-    let known = Known {
+    let known = PodFindings {
         earlier: earlier(cluster, &shared, of_kinds, &answers).await?,
         adding: adding(cluster, &shared).await?,
         answers,
