@@ -27,7 +27,7 @@ use globalps_runtime::backoff::Backoff;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::{BACKOFF, Cluster, Known, Watched, identity, task};
+use crate::cluster::{BACKOFF, Cluster, SeenObject, Watched, identity, task};
 use crate::node::drift::Drift;
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
@@ -86,7 +86,7 @@ struct OnNode {
 
 /// What the cluster assigns, and what became of it.
 struct Assigned {
-    objects: watch::Receiver<Known>,
+    objects: watch::Receiver<SeenObject>,
     /// Changes with each version of the object, also with those that change only its status.
     versions: watch::Receiver<()>,
     /// uid and generation of the object that reports refer to.
@@ -211,11 +211,11 @@ impl Agent {
     }
 
     /// Takes the current object as the node's assignment.
-    fn observe_object(&mut self) -> Known {
+    fn observe_object(&mut self) -> SeenObject {
         let known = self.assigned.objects.borrow_and_update().clone();
         self.assigned.task = known.object().and_then(task);
         self.assigned.about = known.object().map(identity);
-        if self.node.access != Access::Nothing && !matches!(known, Known::Nothing) {
+        if self.node.access != Access::Nothing && !matches!(known, SeenObject::Nothing) {
             self.reporter.mark_ready(true);
         }
         known

@@ -24,7 +24,7 @@ const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
 struct Node {
     directory: TempDir,
     agent: Agent,
-    objects: watch::Sender<Known>,
+    objects: watch::Sender<SeenObject>,
     reports: watch::Receiver<Option<StatusReport>>,
 }
 
@@ -61,7 +61,7 @@ fn node(restores_only: bool, state: Option<&JournalState>) -> Node {
         socket: at("socket"),
     };
     let mut agent = Agent::new(options, Cluster::new(client, "kube-system", "a"), systemd);
-    let (objects, known) = watch::channel(Known::Nothing);
+    let (objects, known) = watch::channel(SeenObject::Nothing);
     let (sender, reports) = watch::channel(None);
     agent.assigned.objects = known;
     agent.reporter = StatusReporter::new(sender, at("ready"));
@@ -140,7 +140,7 @@ impl Node {
 
     /// Gives it this object, and lets it work until it waits. Returns its newest report.
     async fn handle(&mut self, object: &NodePullSecret) -> Option<NodePullSecretStatus> {
-        let known = Known::Object(Box::new(object.clone()));
+        let known = SeenObject::Object(Box::new(object.clone()));
         self.objects.send_replace(known);
         for _ in 0..20 {
             if self.agent.step().await.unwrap() >= Duration::from_secs(1) {
@@ -233,7 +233,8 @@ async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
         restored: true,
         ..NodePullSecretStatus::default()
     });
-    node.objects.send_replace(Known::Object(Box::new(last)));
+    node.objects
+        .send_replace(SeenObject::Object(Box::new(last)));
     node.agent.node.access = Access::Nothing;
     node.agent.observe_object();
     node.agent.report(Phase::Failed, Reason::FileError, "why");
@@ -361,7 +362,8 @@ async fn a_node_without_state_or_writes_does_not_claim_to_forget() {
     node.agent.node.journal = Journal::next_to(&node.path().join("no-directory/config.json"), "a");
     node.agent.node.state = Some(with_revision(6));
     node.agent.node.access = Access::State;
-    node.objects.send_replace(Known::Object(Box::new(object)));
+    node.objects
+        .send_replace(SeenObject::Object(Box::new(object)));
     node.agent.observe_object();
     node.agent.forget_old();
     assert_eq!(node.agent.node.state.as_ref().unwrap().forgotten, 0);
@@ -536,7 +538,8 @@ async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
         node.agent.options.provider = Provider::new(program, &file, paths);
         let mut object = object(0, 3);
         object.spec.restore = true;
-        node.objects.send_replace(Known::Object(Box::new(object)));
+        node.objects
+            .send_replace(SeenObject::Object(Box::new(object)));
         node.agent.acquire_node(false).await;
         node.agent.adopt_provider(&FileSnapshot::Absent).unwrap();
         let found = node.agent.provider_on_node().unwrap();
@@ -576,7 +579,8 @@ async fn without_paths(state: &JournalState) -> Node {
     node.agent.options.provider = Provider::new(node.at("program").here, &file, None);
     let mut object = object(0, 3);
     object.spec.restore = true;
-    node.objects.send_replace(Known::Object(Box::new(object)));
+    node.objects
+        .send_replace(SeenObject::Object(Box::new(object)));
     node.agent.acquire_node(false).await;
     node
 }

@@ -15,7 +15,7 @@ use kube::api::{Api, Patch, PatchParams};
 use tokio::time::timeout;
 
 pub(crate) use fetch::FetchError;
-pub(crate) use watch::{Known, Watched};
+pub(crate) use watch::{SeenObject, Watched};
 
 use crate::node::state::Task;
 

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::cluster::Known;
+use crate::cluster::SeenObject;
 use writer::StatusReport;
 
 /// Pauses before checks that the object has the last report.
@@ -77,7 +77,7 @@ impl StatusReporter {
     /// `versions` changes with each version of the object. Without one there is nothing to check, so an idle node sleeps.
     pub(crate) async fn uphold(
         &mut self,
-        objects: &watch::Receiver<Known>,
+        objects: &watch::Receiver<SeenObject>,
         versions: &mut watch::Receiver<()>,
     ) -> Infallible {
         loop {
@@ -268,11 +268,11 @@ mod tests {
             let mut object = object.clone();
             object.metadata.uid = Some(uid.to_owned());
             object.status = Some(status.clone());
-            Known::Object(Box::new(object))
+            SeenObject::Object(Box::new(object))
         };
         for (sentence, known, least, most) in [
             ("the report stays", known("u", &stored), 0, 0),
-            ("the object is gone", Known::Absent, 0, 0),
+            ("the object is gone", SeenObject::Absent, 0, 0),
             (
                 "another object's status comes later",
                 known("other", &overwritten),
