@@ -24,7 +24,7 @@ const MAX_ANSWER: u64 = 64 * 1024;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct HelperAnswer {
     #[serde(default)]
     username: String,
     #[serde(default)]
@@ -117,7 +117,7 @@ fn understand(
             "does logging in work, as in `docker login`? Else give user and password with `-u` and `--password-stdin`",
         ));
     }
-    let answer: Answer = serde_json::from_slice(stdout).map_err(|_| {
+    let answer: HelperAnswer = serde_json::from_slice(stdout).map_err(|_| {
         Failure::new(
             format!("the credential helper `{program}` answered for `{registry}` with something that is not its protocol"),
             "it must print {\"Username\": ..., \"Secret\": ...}",
