@@ -17,16 +17,16 @@ struct Try {
     username: String,
     source: String,
     #[serde(flatten)]
-    answer: Option<Answer>,
+    answer: Option<RegistryAnswer>,
 }
 
 #[derive(Debug, Serialize)]
-struct Answer {
+struct RegistryAnswer {
     accepted: bool,
     answer: String,
 }
 
-impl Answer {
+impl RegistryAnswer {
     fn of(found: &Result<Pull, RegistryError>, registry: &str) -> Self {
         Self {
             accepted: found.is_ok(),
@@ -62,7 +62,7 @@ pub(crate) struct Explained {
     tries: Vec<Try>,
     /// The answer to a request without credentials, if there are no credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
-    without_credentials: Option<Answer>,
+    without_credentials: Option<RegistryAnswer>,
     notes: Vec<String>,
     pub cause: Cause,
 }
@@ -76,7 +76,7 @@ impl Explained {
         cause: Cause,
     ) -> Self {
         let registry = cause.registry.as_str();
-        let answer = |found: &Result<Pull, RegistryError>| Answer::of(found, registry);
+        let answer = |found: &Result<Pull, RegistryError>| RegistryAnswer::of(found, registry);
         let tries = tries.iter().map(|tested| Try {
             key: tested.tried.key.clone(),
             username: tested.tried.username.clone(),
@@ -258,7 +258,7 @@ mod tests {
                     key: evil.to_owned(),
                     username: evil.to_owned(),
                     source: evil.to_owned(),
-                    answer: Some(Answer {
+                    answer: Some(RegistryAnswer {
                         accepted: false,
                         answer: evil.to_owned(),
                     }),
