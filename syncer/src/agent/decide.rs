@@ -12,7 +12,7 @@ use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
 use crate::node::state::{
-    Failure, JournalState, Obstacle, PendingChange, ProviderSide, Step, Superseded, Task,
+    FailedTask, JournalState, Obstacle, PendingChange, ProviderSide, Step, Superseded, Task,
 };
 
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub(crate) enum Action {
     /// Another process keeps undoing the task; stop restoring it.
     GiveUp,
     /// The task failed before and is not repeated.
-    Reject(Failure),
+    Reject(FailedTask),
     /// The task is in force unchanged.
     Confirm,
     /// Nothing of globalps is on the node, so there is nothing to restore.

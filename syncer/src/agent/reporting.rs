@@ -11,7 +11,7 @@ use super::{Access, Agent};
 use crate::cluster::identity;
 use crate::delivery::config_file::parsed;
 use crate::node::file;
-use crate::node::state::{Failure, NodeError};
+use crate::node::state::{FailedTask, NodeError};
 use crate::report::wording;
 
 impl Agent {
@@ -108,7 +108,7 @@ impl Agent {
         keys
     }
 
-    pub(super) fn report_failure(&mut self, failure: &Failure) {
+    pub(super) fn report_failure(&mut self, failure: &FailedTask) {
         let (phase, reason, message) = wording::failure(failure);
         self.report(phase, reason, &message);
     }

@@ -14,7 +14,7 @@ use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
 use crate::node::provider::Provider;
-use crate::node::state::{Failure, JournalState, NodeError, Task};
+use crate::node::state::{FailedTask, JournalState, NodeError, Task};
 
 /// An interrupted change, its end and the restore take up to three rounds.
 const MAX_STEPS: usize = 10;
@@ -25,7 +25,7 @@ pub(crate) enum Restored {
     Nothing,
     Done,
     /// The file is the same as before the command.
-    KubeletDown(Failure),
+    KubeletDown(FailedTask),
 }
 
 pub(crate) struct Restore {
@@ -177,8 +177,8 @@ impl Restore {
         Ok(())
     }
 
-    fn not_revived(&self, error: String) -> Failure {
-        Failure {
+    fn not_revived(&self, error: String) -> FailedTask {
+        FailedTask {
             task: self.task.clone(),
             error,
             stuck: true,

@@ -15,7 +15,7 @@ use crate::node::drift::MAX_CONFLICTS;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
 use crate::node::state::{
-    Failure, Installed, PendingChange, ProviderChange, ProviderSide, SetUp, Step,
+    FailedTask, Installed, PendingChange, ProviderChange, ProviderSide, SetUp, Step,
 };
 use crate::report::writer::StatusReport;
 
@@ -406,7 +406,7 @@ async fn what_is_in_force_is_maintained_beside_failed_or_held_tasks() {
             node.agent.assigned.held = Some(task.clone());
         } else {
             let state = node.agent.node.state.as_mut().unwrap();
-            state.failed = Some(Failure {
+            state.failed = Some(FailedTask {
                 task: task.clone(),
                 error: "why".to_owned(),
                 stuck: false,

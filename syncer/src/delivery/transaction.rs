@@ -13,7 +13,7 @@ use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
 use crate::node::provider::{Provider, WRITING};
-use crate::node::state::{Failure, JournalState, NodeError, Obstacle, PendingChange, Step};
+use crate::node::state::{FailedTask, JournalState, NodeError, Obstacle, PendingChange, Step};
 use crate::node::systemd::Since;
 
 /// How many times in a row another process may write the files during a change.
@@ -26,7 +26,7 @@ pub(crate) enum ChangeOutcome {
     /// The file is written, and the restart is due after this time. Changes until then share it.
     Written(Duration),
     /// The file is as it was before the change.
-    RolledBack(Failure),
+    RolledBack(FailedTask),
 }
 
 pub(crate) struct Transaction<'a, K> {
@@ -351,7 +351,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             self.journal.save(state)?;
             return Ok(ChangeOutcome::InForce);
         }
-        let failure = Failure {
+        let failure = FailedTask {
             task: change.task,
             stuck: restarted.is_err(),
             error: match restarted {

@@ -268,7 +268,7 @@ impl PendingChange {
 
 /// A failed task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Failure {
+pub(crate) struct FailedTask {
     pub(crate) task: Task,
     pub(crate) error: String,
     /// The kubelet did not start with the previous file either.
@@ -290,7 +290,7 @@ pub(crate) struct JournalState {
     /// Revision in force; `NONE`: none. Without an id its content is not known.
     pub(crate) revision: Revision,
     /// The last task that failed. It is not repeated.
-    pub(crate) failed: Option<Failure>,
+    pub(crate) failed: Option<FailedTask>,
     pub(crate) change: Option<PendingChange>,
     pub(crate) restarts: i64,
     /// How often another process changed managed entries.

@@ -181,7 +181,7 @@ fn every_decision_follows_from_the_facts() {
         ..task(1)
     };
     let mut failed = synced("");
-    failed.failed = Some(Failure {
+    failed.failed = Some(FailedTask {
         task: two.clone(),
         error: "why".to_owned(),
         stuck: false,
@@ -484,7 +484,7 @@ fn a_mode_set_meanwhile_is_narrowed_and_restored_on_rollback() {
 fn a_kubelet_that_is_down_starts_unless_a_change_restarts_it() {
     let (one, two) = (task(1), task(2));
     let mut down = synced("");
-    down.failed = Some(Failure {
+    down.failed = Some(FailedTask {
         task: two.clone(),
         error: "why".to_owned(),
         stuck: true,
@@ -521,7 +521,7 @@ fn a_kubelet_that_is_down_starts_unless_a_change_restarts_it() {
 #[test]
 fn what_is_in_force_is_maintained_beside_a_failed_task() {
     let two = task(2);
-    let failure = Failure {
+    let failure = FailedTask {
         task: two.clone(),
         error: "why".to_owned(),
         stuck: false,

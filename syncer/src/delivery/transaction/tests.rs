@@ -235,7 +235,7 @@ async fn a_change_is_in_force_or_rolled_back() {
             assert!(
                 matches!(
                     outcome,
-                    ChangeOutcome::RolledBack(Failure { stuck: true, .. })
+                    ChangeOutcome::RolledBack(FailedTask { stuck: true, .. })
                 ),
                 "{sentence}"
             );
@@ -425,7 +425,7 @@ async fn after_a_restore_only_the_number_of_restarts_is_left() {
         generation: 1,
         revision: revision(2),
     };
-    state.failed = Some(Failure {
+    state.failed = Some(FailedTask {
         task: failed,
         error: String::new(),
         stuck: false,
@@ -463,7 +463,7 @@ async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
         .await
         .unwrap();
     assert!(
-        matches!(outcome, ChangeOutcome::RolledBack(Failure { error, stuck: false, .. }) if error == "it died")
+        matches!(outcome, ChangeOutcome::RolledBack(FailedTask { error, stuck: false, .. }) if error == "it died")
     );
     assert_eq!(on_disk(&node.path).as_deref(), Some(OLD));
     assert_eq!(
