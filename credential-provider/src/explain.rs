@@ -10,7 +10,7 @@ use globalps_provider::{
 };
 
 use crate::data::{self, DataError};
-use crate::failure::Failure;
+use crate::failure::AnswerError;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Question {
@@ -22,7 +22,7 @@ pub(crate) struct Question {
 }
 
 /// The answer as text, and whether there is a credential.
-pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
+pub(crate) fn explain(question: &Question) -> Result<(String, bool), AnswerError> {
     let path = match &question.data {
         Some(path) => path.clone(),
         None => installed_data().map_err(DataError::Io)?,

@@ -7,7 +7,7 @@ use crate::request::RequestError;
 
 /// Why there is no answer although there may be a credential. Contains no part of the request or of the data.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum AnswerError {
     #[error("invalid request: {0}")]
     Request(#[from] RequestError),
     #[error("the data file is unusable: {0}")]

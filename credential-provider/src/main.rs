@@ -24,7 +24,7 @@ use globalps_provider::{Audience, BINARY, answer, response};
 use zeroize::Zeroizing;
 
 use arguments::{Invocation, USAGE};
-use failure::Failure;
+use failure::AnswerError;
 use request::Request;
 
 fn main() -> ExitCode {
@@ -86,7 +86,7 @@ fn respond(
     }
 }
 
-fn tries(data: &Path, is_scoped: bool, input: &mut dyn Read) -> Result<Vec<Try>, Failure> {
+fn tries(data: &Path, is_scoped: bool, input: &mut dyn Read) -> Result<Vec<Try>, AnswerError> {
     let bytes = request::read(input)?;
     let request = Request::parse(&bytes)?;
     let audience = if is_scoped {
