@@ -14,7 +14,7 @@ use crate::cluster::{Cluster, Sight, must_watch, node_secrets};
 use crate::error::{Exit, Failure, Result, allowed};
 use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::sorted;
-use crate::secret::listing::{Listing, Snapshot};
+use crate::secret::listing::{Listing, RegistrySnapshot};
 use crate::terminal::printer::Printer;
 use crate::view::status::NO_CONFIGURATION;
 
@@ -145,7 +145,7 @@ async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listin
     let nodes: Option<Vec<&NodePullSecret>> = nodes
         .as_ref()
         .map(|nodes| nodes.iter().map(|(_, node)| node).collect());
-    Ok(Listing::of(Snapshot {
+    Ok(Listing::of(RegistrySnapshot {
         gps,
         global: global.as_ref(),
         revisions: &sorted(kept.unwrap_or_default(), global.as_ref()),

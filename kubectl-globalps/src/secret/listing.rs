@@ -17,7 +17,7 @@ use crate::secret::scope::{EVERY_POD, in_force};
 use crate::terminal::layout::{Layout, age, laid_out_by};
 
 /// Input of the rows. `None` means hidden from this user, unless a field says otherwise.
-pub(crate) struct Snapshot<'a> {
+pub(crate) struct RegistrySnapshot<'a> {
     pub gps: &'a GlobalPullSecret,
     pub global: Option<&'a Secret>,
     /// Newest first; empty if hidden.
@@ -89,7 +89,7 @@ struct Candidate {
 }
 
 impl Listing {
-    pub(crate) fn of(snapshot: Snapshot) -> Self {
+    pub(crate) fn of(snapshot: RegistrySnapshot) -> Self {
         let mut registries = match snapshot.global {
             Some(global) => of_content(&snapshot, global),
             None => of_status(&snapshot, |source| source.delivery != NOT_DELIVERABLE),
@@ -179,7 +179,7 @@ fn config(global: &Secret, key: &str) -> DockerConfig {
     valid_in(global, key).unwrap_or_default()
 }
 
-fn of_content(snapshot: &Snapshot, global: &Secret) -> Vec<RegistryRow> {
+fn of_content(snapshot: &RegistrySnapshot, global: &Secret) -> Vec<RegistryRow> {
     let candidates = candidates(snapshot.gps, global);
     let since = InForce::of(global);
     let merged = config(global, names::DATA_KEY);
@@ -232,7 +232,7 @@ fn candidates(gps: &GlobalPullSecret, global: &Secret) -> Vec<Candidate> {
 }
 
 fn of_every_pod(
-    snapshot: &Snapshot,
+    snapshot: &RegistrySnapshot,
     since: &InForce,
     candidates: &[Candidate],
     key: &str,
@@ -267,7 +267,7 @@ fn of_every_pod(
 }
 
 fn of_scope(
-    snapshot: &Snapshot,
+    snapshot: &RegistrySnapshot,
     since: &InForce,
     scoped: &ScopedConfig,
     registry: &str,
@@ -309,7 +309,7 @@ fn of_scope(
 }
 
 /// The fields that every credential in force has.
-fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> RegistryRow {
+fn row(snapshot: &RegistrySnapshot, registry: String, entry: &Entry, first: i64) -> RegistryRow {
     let credential = entry.credential().ok().flatten();
     let user = credential.map(|known| String::from_utf8_lossy(known.username.expose()));
     let spec = &snapshot.gps.spec;
@@ -345,7 +345,10 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Regi
 }
 
 /// Rows from the status: without the content, only the registries of the sources are known.
-fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<RegistryRow> {
+fn of_status(
+    snapshot: &RegistrySnapshot,
+    is_wanted: fn(&&SourceStatus) -> bool,
+) -> Vec<RegistryRow> {
     let status = snapshot.gps.status.as_ref();
     let sources = status.into_iter().flat_map(|status| &status.sources);
     let sources = sources.filter(is_wanted);
