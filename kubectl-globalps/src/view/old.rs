@@ -15,7 +15,7 @@ use crate::secret::history::revision_of;
 use crate::terminal::layout::{Layout, laid_out_by};
 
 /// Input of the places. `None`: hidden from this user.
-pub(crate) struct Snapshot<'a> {
+pub(crate) struct WhereOldSnapshot<'a> {
     pub gps: Option<&'a GlobalPullSecret>,
     /// `global-pull-secret`.
     pub global: Option<&'a Secret>,
@@ -71,7 +71,7 @@ pub(crate) struct Place {
 }
 
 impl WhereOld {
-    pub(crate) fn of(snapshot: Snapshot) -> Self {
+    pub(crate) fn of(snapshot: WhereOldSnapshot) -> Self {
         let in_force = snapshot.global.map_or(0, revision_of);
         let reported = snapshot.gps.and_then(|gps| gps.status.as_ref());
         let in_force = in_force.max(reported.map_or(0, |status| status.revision));
@@ -273,7 +273,7 @@ mod tests {
         let global = secret(names::GLOBAL_SECRET, 3);
         for (forget, expected) in [(None, 2), (Some("2"), 2), (Some("9"), 3), (Some("x"), 2)] {
             let gps = gps(3, forget);
-            let found = WhereOld::of(Snapshot {
+            let found = WhereOld::of(WhereOldSnapshot {
                 gps: Some(&gps),
                 global: Some(&global),
                 additional: None,
