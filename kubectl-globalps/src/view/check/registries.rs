@@ -20,15 +20,15 @@ pub(crate) enum SecretSeen {
 
 /// Credentials to check with a registry.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct RegistryQuestion {
     pub login: Login,
     /// Names of the Secrets that contain them.
     pub secrets: Vec<String>,
 }
 
 /// The credentials to check, without duplicates and sorted by registry, and the findings so far.
-pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<Question>, Vec<Check>) {
-    let mut questions: Vec<Question> = Vec::new();
+pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<RegistryQuestion>, Vec<Check>) {
+    let mut questions: Vec<RegistryQuestion> = Vec::new();
     let mut checks = Vec::new();
     for (name, secret) in secrets {
         match content(name, secret) {
@@ -68,7 +68,7 @@ fn content(name: &str, secret: &SecretSeen) -> Result<DockerConfig, Box<Check>> 
 }
 
 /// Skips entries that a kubelet can't read, because other checks report them.
-fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
+fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<RegistryQuestion>) {
     for entry in config.entries() {
         let Ok(Some(credential)) = entry.credential() else {
             continue;
@@ -79,7 +79,7 @@ fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
         };
         match questions.iter_mut().find(|asked| asked.login == login) {
             Some(same) => same.secrets.push(name.to_owned()),
-            None => questions.push(Question {
+            None => questions.push(RegistryQuestion {
                 login,
                 secrets: vec![name.to_owned()],
             }),
@@ -89,7 +89,10 @@ fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
 
 /// One line for each response. Only rejected credentials are a failure, because nodes may reach a registry that this
 /// machine can't.
-pub(crate) fn answered(question: &Question, answer: &Result<CheckOutcome, RegistryError>) -> Check {
+pub(crate) fn answered(
+    question: &RegistryQuestion,
+    answer: &Result<CheckOutcome, RegistryError>,
+) -> Check {
     let registry = &question.login.registry;
     let from = question.secrets.join("`, `");
     let line = |message: &str| well(REGISTRIES, "registry", format!("{message} (`{from}`)"));
