@@ -93,7 +93,7 @@ async fn explained(
     for tried in looked.iter_mut().flat_map(|looked| &mut looked.tries) {
         name_account(tried, &seen, account.as_ref());
     }
-    let mut questions: Vec<Question> = Vec::new();
+    let mut questions: Vec<PullQuestion> = Vec::new();
     for question in looked.iter().flat_map(Looked::questions) {
         if !questions.contains(&question) {
             questions.push(question);
@@ -119,16 +119,16 @@ async fn explained(
 
 /// A request to a registry: an image, with a credential or without.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct PullQuestion {
     pub image: ImageName,
     credential: Option<Credential>,
 }
 
-type Answers = [(Question, Result<Pull, RegistryError>)];
+type Answers = [(PullQuestion, Result<Pull, RegistryError>)];
 
 /// The facts for all containers together.
 pub(super) struct PodFindings {
-    pub answers: Vec<(Question, Result<Pull, RegistryError>)>,
+    pub answers: Vec<(PullQuestion, Result<Pull, RegistryError>)>,
     /// Earlier additional pull secrets, newest first.
     pub earlier: Vec<Revision>,
     pub adding: Adding,
@@ -155,12 +155,12 @@ pub(super) async fn earlier<'a>(
 }
 
 pub(super) async fn ask(
-    questions: &[Question],
+    questions: &[PullQuestion],
     trust: Trust,
     flags: &Asking,
     printer: &Printer,
 ) -> Vec<Result<Pull, RegistryError>> {
-    let pull = async |checker: &Checker, asked: &Question| {
+    let pull = async |checker: &Checker, asked: &PullQuestion| {
         checker.pull(&asked.image, asked.credential.as_ref()).await
     };
     ask_each(questions, trust, flags, printer, pull).await
@@ -243,11 +243,11 @@ impl Looked {
         }
     }
 
-    pub(super) fn questions(&self) -> Vec<Question> {
+    pub(super) fn questions(&self) -> Vec<PullQuestion> {
         let Some(image) = self.image.as_ref().filter(|_| self.unreadable.is_none()) else {
             return Vec::new();
         };
-        let question = |credential| Question {
+        let question = |credential| PullQuestion {
             image: image.clone(),
             credential,
         };
@@ -263,7 +263,7 @@ impl Looked {
     /// Whether a credential of globalps is rejected.
     fn is_rejected(&self, answers: &Answers) -> bool {
         let questions = self.questions();
-        let is_refused = |question: &Question| {
+        let is_refused = |question: &PullQuestion| {
             let mut refused = answers
                 .iter()
                 .filter(|(_, answer)| answer.as_ref().is_err_and(RegistryError::is_refusal));
@@ -297,7 +297,7 @@ impl Looked {
         known: &PodFindings,
     ) -> Explained {
         let questions = self.questions();
-        let answer_to = |question: &Question| {
+        let answer_to = |question: &PullQuestion| {
             let found = known.answers.iter().find(|(asked, _)| asked == question);
             found.map(|(_, answer)| answer.clone())
         };

@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 
 use super::explain::PullerSeen;
 use super::live_check::trust;
-use super::why::{Looked, PodFindings, Question, ask, earlier, look};
+use super::why::{Looked, PodFindings, PullQuestion, ask, earlier, look};
 use super::why_facts::{adding, asked_with, events, shared};
 use crate::cli::{Connection, Named, Why};
 use crate::cluster::namespaces::each;
@@ -100,7 +100,7 @@ pub(super) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Re
         }
     });
     let looked: Vec<_> = stream::iter(looked).buffered(AT_ONCE).try_collect().await?;
-    let mut questions: Vec<Question> = Vec::new();
+    let mut questions: Vec<PullQuestion> = Vec::new();
     for question in looked.iter().flat_map(|(_, looked, _)| looked.questions()) {
         if questions.len() < MOST_ASKED && !questions.contains(&question) {
             questions.push(question);
