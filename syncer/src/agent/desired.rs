@@ -4,7 +4,7 @@ use globalps_dockerconfig::DockerConfig;
 use globalps_provider::Delivery;
 
 use super::facts::NodeFacts;
-use crate::node::state::{Installed, JournalState, ProviderSide};
+use crate::node::state::{InstalledProvider, JournalState, ProviderSide};
 
 /// The desired state of the node.
 #[derive(Default)]
@@ -41,7 +41,7 @@ pub(super) fn desired(facts: &NodeFacts) -> Option<Desired> {
         .state
         .filter(|_| is_in_force_though_superseded(facts))?;
     let content = in_force.filter(|_| facts.provider.is_some());
-    let content = || content.and_then(Installed::content);
+    let content = || content.and_then(InstalledProvider::content);
     in_journal(facts, state).or_else(|| content().map(|content| of_file(content.config)))
 }
 

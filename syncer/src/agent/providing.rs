@@ -10,7 +10,7 @@ use crate::delivery::credential_provider::{ProviderFacts, Unused};
 use crate::node::file::FileSnapshot;
 use crate::node::kubelet::{Kubelet as _, KubeletError};
 use crate::node::provider::{Provider, ProviderDisk, SET_UP};
-use crate::node::state::{Installed, JournalState, NodeError, Obstacle};
+use crate::node::state::{InstalledProvider, JournalState, NodeError, Obstacle};
 use crate::node::systemd::ProviderFlag;
 
 /// Another process would stop the kubelet from using the provider, or restart it each time.
@@ -89,7 +89,10 @@ impl Agent {
     }
 
     /// The provider where this one was set up.
-    pub(super) fn provider_of(&self, known: Option<&Installed>) -> Result<Provider, Obstacle> {
+    pub(super) fn provider_of(
+        &self,
+        known: Option<&InstalledProvider>,
+    ) -> Result<Provider, Obstacle> {
         known.map_or_else(
             || Ok(self.options.provider.clone()),
             |installed| self.options.provider.of_installed(installed),

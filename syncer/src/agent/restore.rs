@@ -266,11 +266,13 @@ mod tests {
     use super::*;
     use crate::node::managed::ManagedEntries;
     use crate::node::provider::HostPath;
-    use crate::node::state::{Installed, PendingChange, ProviderChange, ProviderSide, Step};
+    use crate::node::state::{
+        InstalledProvider, PendingChange, ProviderChange, ProviderSide, Step,
+    };
     use crate::node::systemd::Systemd;
 
     fn set_up(provider: &Provider) -> ProviderSide {
-        let installed = Installed {
+        let installed = InstalledProvider {
             data: FileSnapshot::Absent.with_bytes(render_data(1, &Content::default())),
             config: ProviderConfig::default(),
             tokens: false,

@@ -15,7 +15,7 @@ use crate::node::drift::MAX_CONFLICTS;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
 use crate::node::state::{
-    FailedTask, Installed, PendingChange, ProviderChange, ProviderSide, SetUp, Step,
+    FailedTask, InstalledProvider, PendingChange, ProviderChange, ProviderSide, SetUp, Step,
 };
 use crate::report::writer::StatusReport;
 
@@ -116,8 +116,8 @@ fn change(number: i64, target: &str) -> PendingChange {
     }
 }
 
-fn installed() -> Installed {
-    Installed {
+fn installed() -> InstalledProvider {
+    InstalledProvider {
         data: FileSnapshot::Absent.with_bytes(render_data(4, &content(OURS))),
         config: ProviderConfig::default(),
         tokens: false,
@@ -559,8 +559,8 @@ async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
     }
 }
 
-fn in_paths() -> Installed {
-    Installed {
+fn in_paths() -> InstalledProvider {
+    InstalledProvider {
         set_up: Some(SetUp {
             config: "/etc/eks/config.json".into(),
             bin_dir: "/etc/eks".into(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::provider::Provider;
-use crate::node::state::{Installed, NodeError, PendingChange};
+use crate::node::state::{InstalledProvider, NodeError, PendingChange};
 
 /// The writes in one direction of a change, in this order.
 pub(super) struct Writes {
@@ -14,7 +14,7 @@ pub(super) struct Writes {
     /// Once the kubelet serves.
     pub(super) last: Vec<(PathBuf, FileSnapshot)>,
     /// The provider's content at the end.
-    pub(super) installed: Option<Installed>,
+    pub(super) installed: Option<InstalledProvider>,
     /// Remove the provider's programs at the end.
     removes_program: bool,
 }

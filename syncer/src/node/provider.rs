@@ -20,7 +20,7 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 use tokio::time::sleep;
 
 use super::file::{self, FileError, FileSnapshot};
-use super::state::{Installed, Obstacle, ProviderSide};
+use super::state::{InstalledProvider, Obstacle, ProviderSide};
 
 /// What an administrator can do where globalps can't set the kubelet's flags.
 pub(crate) const SET_UP: &str = "start the kubelet with a credential provider configuration of your own, and set \
@@ -209,9 +209,9 @@ impl Provider {
     pub(crate) fn with(
         &self,
         disk: &ProviderDisk,
-        installed: Installed,
+        installed: InstalledProvider,
     ) -> Result<ProviderSide, Obstacle> {
-        let installed = Installed {
+        let installed = InstalledProvider {
             set_up: self.set_up(),
             ..installed
         };
@@ -273,7 +273,7 @@ impl Provider {
     }
 
     /// The provider that the kubelet's flags or configuration name on this disk, for a node whose state is lost.
-    pub(crate) fn installed(&self) -> Result<Option<Installed>, FileError> {
+    pub(crate) fn installed(&self) -> Result<Option<InstalledProvider>, FileError> {
         let disk = match self.read() {
             Ok(disk) => disk,
             // A file that can't be edited may still name files of globalps.
@@ -294,7 +294,7 @@ impl Provider {
         let data = Some(disk.data.clone()).filter(|data| parse_data(&bytes(data)).is_ok());
         let empty = || FileSnapshot::Absent.with_bytes(render_data(0, &Content::default()));
         let config = ProviderConfig::of_document(&bytes(&disk.config));
-        Ok(is_named.then(|| Installed {
+        Ok(is_named.then(|| InstalledProvider {
             data: data.unwrap_or_else(empty),
             tokens: config.scopes,
             config,
@@ -303,7 +303,7 @@ impl Provider {
     }
 
     /// The same, also where a syncer with other paths has set it up.
-    pub(crate) fn installed_anywhere(&self) -> Result<Option<Installed>, FileError> {
+    pub(crate) fn installed_anywhere(&self) -> Result<Option<InstalledProvider>, FileError> {
         match self.installed()? {
             None if self.flags_file().is_none() => self.own().installed(),
             found => Ok(found),

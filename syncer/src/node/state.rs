@@ -111,7 +111,7 @@ pub(crate) enum Step {
 
 /// The credential provider on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Installed {
+pub(crate) struct InstalledProvider {
     /// Its data file.
     pub(crate) data: FileSnapshot,
     pub(crate) config: ProviderConfig,
@@ -129,7 +129,7 @@ pub(crate) struct SetUp {
     pub(crate) bin_dir: PathBuf,
 }
 
-impl Installed {
+impl InstalledProvider {
     /// The content of its data file.
     pub(crate) fn content(&self) -> Option<Content> {
         let FileSnapshot::File { bytes, .. } = &self.data else {
@@ -143,7 +143,7 @@ impl Installed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProviderSide {
     /// `None`: no provider of globalps is on the node.
-    pub(crate) installed: Option<Installed>,
+    pub(crate) installed: Option<InstalledProvider>,
     /// The kubelet's credential provider configuration.
     pub(crate) config: FileSnapshot,
     /// kubeadm's flags file; `None`: it is not changed.
@@ -234,7 +234,7 @@ impl PendingChange {
     }
 
     /// The provider that it brings or removes.
-    pub(crate) fn known_provider(&self) -> Option<&Installed> {
+    pub(crate) fn known_provider(&self) -> Option<&InstalledProvider> {
         let provider = self.provider.as_ref()?;
         let target = provider.target.installed.as_ref();
         target.or(provider.before.installed.as_ref())
@@ -307,7 +307,7 @@ pub(crate) struct JournalState {
     pub(crate) restarted_at: Option<Time>,
     /// The installed credential provider; `None`: content is in the credentials file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) provider: Option<Installed>,
+    pub(crate) provider: Option<InstalledProvider>,
     /// The unit whose restart was last requested; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unit: Option<String>,
@@ -349,7 +349,7 @@ impl JournalState {
     }
 
     /// The provider that is on the node, or that a change in progress brings or removes.
-    pub(crate) fn known_provider(&self) -> Option<&Installed> {
+    pub(crate) fn known_provider(&self) -> Option<&InstalledProvider> {
         let of_change = self.unfinished().and_then(PendingChange::known_provider);
         of_change.or(self.provider.as_ref())
     }

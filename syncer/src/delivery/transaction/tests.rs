@@ -12,7 +12,7 @@ use super::*;
 use crate::delivery::writes::write;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
-use crate::node::state::{Installed, ProviderChange, Superseded, Task};
+use crate::node::state::{InstalledProvider, ProviderChange, Superseded, Task};
 use crate::node::systemd::ProviderFlag;
 
 /// Fails the first `failures` restarts, and counts all of them.
@@ -707,12 +707,12 @@ impl Node {
     }
 }
 
-fn installed() -> Installed {
+fn installed() -> InstalledProvider {
     let content = Content {
         config: globalps_dockerconfig::parse(NEW.as_bytes()).unwrap(),
         ..Content::default()
     };
-    Installed {
+    InstalledProvider {
         data: FileSnapshot::Absent.with_bytes(render_data(4, &content)),
         config: ProviderConfig::default(),
         tokens: false,
@@ -899,7 +899,7 @@ async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
         ("the kubelet does not serve", true, false, false),
     ] {
         let node = Node::with_program(program_works);
-        let older = Installed {
+        let older = InstalledProvider {
             data: FileSnapshot::Absent.with_bytes(b"older".to_vec()),
             ..installed()
         };

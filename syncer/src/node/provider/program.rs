@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::{Provider, Way};
 use crate::node::file::{self, FileError, FileSnapshot, io_error};
-use crate::node::state::Installed;
+use crate::node::state::InstalledProvider;
 
 /// Deadline of one run of the program.
 const RUN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -69,7 +69,7 @@ impl Provider {
 
     /// Runs the installed programs as the kubelet runs them. Fails unless their answers match the data; the error contains no
     /// credentials.
-    pub(crate) async fn check(&self, installed: &Installed) -> Result<(), String> {
+    pub(crate) async fn check(&self, installed: &InstalledProvider) -> Result<(), String> {
         let FileSnapshot::File { bytes, .. } = &installed.data else {
             return Err("the credential provider has no data".to_owned());
         };

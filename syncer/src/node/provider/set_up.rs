@@ -6,7 +6,7 @@ use globalps_core::names::{KUBEADM_FLAGS_FILE, PROVIDER_BIN_DIR, PROVIDER_CONFIG
 use globalps_core::reasons::Reason;
 
 use super::{HostPath, Provider, Way};
-use crate::node::state::{Installed, Obstacle, SetUp};
+use crate::node::state::{InstalledProvider, Obstacle, SetUp};
 
 impl Way {
     /// Beside this data file, with flags in kubeadm's file.
@@ -27,7 +27,7 @@ impl Way {
 
 impl Provider {
     /// The same where it was set up, whichever paths this program was started with. Fails if they are not in its container.
-    pub(crate) fn of_installed(&self, installed: &Installed) -> Result<Self, Obstacle> {
+    pub(crate) fn of_installed(&self, installed: &InstalledProvider) -> Result<Self, Obstacle> {
         if installed.set_up == self.set_up() {
             return Ok(self.clone());
         }
@@ -115,7 +115,7 @@ mod tests {
         for (kubelet, started_with, set_up_with, expected) in cases {
             let file = path(&format!("{kubelet}/config.json"), "/k/config.json");
             let at = |paths| Provider::new("/program".into(), &file, paths);
-            let installed = Installed {
+            let installed = InstalledProvider {
                 data: FileSnapshot::Absent,
                 config: ProviderConfig::default(),
                 tokens: false,
