@@ -21,7 +21,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::install::{Installed, install};
+use super::install::{InstallState, install};
 use super::member_watch::{WatchEvent, failed, member_events, member_events_later};
 use super::messages::{MemberOutcome, MemberSpec, Shared};
 use super::requests::{body, identity, secrets, target, unreachable_reason};
@@ -310,12 +310,12 @@ impl Session {
             return Ok(false);
         }
         match install(client, installation, &self.shared.manager, &spec.fleet).await {
-            Ok(Installed::Running) => {
+            Ok(InstallState::Running) => {
                 self.installing = None;
                 self.installed = Some(Arc::clone(installation));
                 Ok(false)
             }
-            Ok(Installed::Starting { written }) => {
+            Ok(InstallState::Starting { written }) => {
                 let known = self.installing.take().filter(|(it, _)| it == release);
                 let (release, since) = known.unwrap_or_else(|| (release.clone(), Instant::now()));
                 self.facts.is_installing = true;
