@@ -13,7 +13,7 @@ struct Byte {
 
 /// An assignment of a variable.
 #[derive(Debug, Default)]
-pub(super) struct Assignment {
+pub(super) struct VariableAssignment {
     pub(super) name: Vec<u8>,
     value: Vec<Byte>,
     /// The value in the file, with its quotes.
@@ -61,8 +61,8 @@ enum ParserState {
 #[derive(Default)]
 struct Parser {
     state: ParserState,
-    found: Vec<Assignment>,
-    current: Assignment,
+    found: Vec<VariableAssignment>,
+    current: VariableAssignment,
     /// Where the whitespace at the end of an unquoted value begins.
     trailing: Option<usize>,
 }
@@ -127,9 +127,9 @@ impl Parser {
     }
 
     fn start_line(&mut self, is_ambiguous: bool) -> ParserState {
-        self.current = Assignment {
+        self.current = VariableAssignment {
             is_ambiguous,
-            ..Assignment::default()
+            ..VariableAssignment::default()
         };
         self.trailing = None;
         ParserState::BeforeName
@@ -154,7 +154,7 @@ fn is_space(byte: u8) -> bool {
 }
 
 /// All assignments in a file, in order; the last one of a variable is effective.
-pub(super) fn assignments(file: &[u8]) -> Vec<Assignment> {
+pub(super) fn assignments(file: &[u8]) -> Vec<VariableAssignment> {
     let mut parser = Parser::default();
     for (at, byte) in file.iter().enumerate() {
         parser.step(at, *byte);
@@ -171,7 +171,7 @@ pub(super) fn assignments(file: &[u8]) -> Vec<Assignment> {
     parser.found
 }
 
-impl Assignment {
+impl VariableAssignment {
     /// The words of an argument that is only this variable, such as `$NAME`.
     pub(super) fn words(&self) -> Vec<Word> {
         let mut words = Vec::new();
@@ -284,7 +284,7 @@ impl Assignment {
 
 /// What a file means, however it is quoted.
 pub(super) fn meaning(file: &[u8]) -> Meaning {
-    let texts = |it: &Assignment| it.words().into_iter().map(|word| word.text).collect();
+    let texts = |it: &VariableAssignment| it.words().into_iter().map(|word| word.text).collect();
     let all = assignments(file).into_iter();
     all.map(|it| (it.name.clone(), texts(&it))).collect()
 }
