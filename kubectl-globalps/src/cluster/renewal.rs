@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use tower::{BoxError, service_fn};
 
 /// The client of a login, and the login's number.
-struct Login {
+struct LoginClient {
     client: Client,
     number: u64,
 }
@@ -22,7 +22,7 @@ pub(super) fn client(config: Config) -> kube::Result<Client> {
         return Ok(client);
     }
     let namespace = config.default_namespace.clone();
-    let login = Arc::new(Mutex::new(Login { client, number: 0 }));
+    let login = Arc::new(Mutex::new(LoginClient { client, number: 0 }));
     let service = service_fn(move |request: Request<Body>| {
         let (login, config) = (Arc::clone(&login), config.clone());
         async move { send(&login, config, request).await }
@@ -32,7 +32,7 @@ pub(super) fn client(config: Config) -> kube::Result<Client> {
 
 /// Repeats the request once with a new login if the API server rejects the current one.
 async fn send(
-    login: &Mutex<Login>,
+    login: &Mutex<LoginClient>,
     config: Config,
     request: Request<Body>,
 ) -> Result<hyper::Response<Body>, BoxError> {
