@@ -31,7 +31,7 @@ use crate::cluster::client::Cluster;
 use crate::error::{Result, allowed};
 
 pub(crate) use node_secrets::list as node_secrets;
-use nodes::Asked;
+use nodes::NodeQuery;
 
 /// `resourceVersion` of a Secret; its data is never requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,9 +148,9 @@ impl Facts {
     /// Reads everything once, for some of the nodes.
     pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self> {
         let gps = cluster.api::<Item<GlobalPullSecret>>();
-        let mut asked = Asked {
+        let mut asked = NodeQuery {
             selector: scope.selector.clone(),
-            ..Asked::default()
+            ..NodeQuery::default()
         };
         // Boxed, because five concurrent requests are a large future that every command would carry.
         let (gps, node_secrets, nodes, additional, global) = Box::pin(async {
@@ -217,7 +217,7 @@ impl Facts {
         cluster: &'a Cluster<'a>,
     ) -> Option<Signals<'a, NodeFacts>> {
         let gps = self.gps();
-        let asked = Asked {
+        let asked = NodeQuery {
             selector: self.scope.selector.clone(),
             node_selector: gps.map_or_else(Default::default, |it| it.spec.node_selector.clone()),
         };

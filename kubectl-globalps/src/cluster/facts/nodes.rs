@@ -94,7 +94,7 @@ impl<M> Table<M> {
     }
 
     /// `status`: index of that column, from this or an earlier event.
-    fn lines(self, asked: &Asked, status: &mut Option<usize>) -> Objects<Line> {
+    fn lines(self, asked: &NodeQuery, status: &mut Option<usize>) -> Objects<Line> {
         *status = self.column("Status").or(*status);
         let line = |row: TableRow| {
             let is_ready = status.and_then(|status| row.is_ready(status));
@@ -108,14 +108,14 @@ impl<M> Table<M> {
 
 /// Which Nodes are requested, and how they are selected.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct NodeQuery {
     /// A label selector in kubectl's syntax; `None`: all nodes.
     pub(super) selector: Option<String>,
     /// `spec.nodeSelector`: nodes without these labels are excluded.
     pub(super) node_selector: BTreeMap<String, String>,
 }
 
-impl Asked {
+impl NodeQuery {
     /// The selector with a further requirement.
     fn with(&self, requirement: &str) -> String {
         let selector = self.selector.iter().map(String::as_str);
@@ -144,7 +144,7 @@ enum Line {
 }
 
 impl Line {
-    fn of(asked: &Asked, meta: &SlimMeta, is_ready: Option<bool>) -> Self {
+    fn of(asked: &NodeQuery, meta: &SlimMeta, is_ready: Option<bool>) -> Self {
         let is_excluded = meta.is_excluded(&asked.node_selector);
         let facts = NodeFacts::new((is_excluded, meta.virtual_by(&[])), None);
         match is_ready {
@@ -154,7 +154,7 @@ impl Line {
     }
 }
 
-pub(super) async fn list(cluster: &Cluster<'_>, asked: &Asked) -> Result<Store<NodeFacts>> {
+pub(super) async fn list(cluster: &Cluster<'_>, asked: &NodeQuery) -> Result<Store<NodeFacts>> {
     let exclusions = asked.exclusions();
     let exclusions = exclusions.map(|it| async move { lines(cluster, Some(&it)).await });
     let marks = VIRTUAL_NODE_LABELS.into_iter();
@@ -203,12 +203,12 @@ pub(super) async fn list(cluster: &Cluster<'_>, asked: &Asked) -> Result<Store<N
 async fn details(
     cluster: &Cluster<'_>,
     names: BTreeSet<String>,
-    asked: &Asked,
+    asked: &NodeQuery,
 ) -> Result<Store<NodeFacts>> {
     if names.len() > FEW {
         return in_full(cluster, ListParams::default(), asked).await;
     }
-    let of_names = &Asked {
+    let of_names = &NodeQuery {
         selector: None,
         ..asked.clone()
     };
@@ -229,7 +229,7 @@ async fn details(
 pub(super) fn watch<'a>(
     cluster: &'a Cluster<'a>,
     listed: &Store<NodeFacts>,
-    asked: Asked,
+    asked: NodeQuery,
 ) -> Signals<'a, NodeFacts> {
     let (mut version, of_events) = (listed.version(), asked.clone());
     let begin =
@@ -242,7 +242,7 @@ pub(super) fn watch<'a>(
 /// `version`: `resourceVersion` of a list that was read already.
 async fn events<'a>(
     cluster: &'a Cluster<'a>,
-    asked: Asked,
+    asked: NodeQuery,
     version: Option<String>,
 ) -> Result<impl Stream<Item = Result<Event<Objects<Line>>>> + 'a> {
     let (listed, version) = if let Some(version) = version {
@@ -285,7 +285,7 @@ fn tables(client: &Client) -> Client {
 async fn settled(
     cluster: &Cluster<'_>,
     signals: Vec<Signal<Update<Line>>>,
-    asked: Asked,
+    asked: NodeQuery,
 ) -> Vec<Signal<Update<NodeFacts>>> {
     let open: BTreeSet<String> = signals.iter().flat_map(open).collect();
     let found = if open.is_empty() {
@@ -363,7 +363,7 @@ async fn lines(
 async fn in_full(
     cluster: &Cluster<'_>,
     params: ListParams,
-    asked: &Asked,
+    asked: &NodeQuery,
 ) -> Result<Store<NodeFacts>> {
     let params = ListParams {
         label_selector: asked.selector.clone(),
@@ -444,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_linux_node_without_the_labels_of_the_selector_is_excluded() {
-        let asked = Asked {
+        let asked = NodeQuery {
             selector: Some("zone=z".to_owned()),
             node_selector: [("pool", "a"), ("size", "")]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
