@@ -6,7 +6,7 @@ use serde::Serialize as _;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
 
-use super::path::{Action, JsonPath, Operator, Path, Segment};
+use super::path::{JsonPath, Operator, Path, Segment, TemplateAction};
 
 impl JsonPath {
     /// Like `-o jsonpath=`: separates the values of one pair of braces by spaces.
@@ -41,7 +41,7 @@ impl JsonPath {
 
 /// Runs the actions up to the end of the range that contains them.
 fn run<'a>(
-    actions: &'a [Action],
+    actions: &'a [TemplateAction],
     value: &'a Value,
     found: &mut Vec<Vec<&'a Value>>,
 ) -> Result<(), String> {
@@ -49,9 +49,9 @@ fn run<'a>(
     while let Some(action) = actions.get(at) {
         at += 1;
         match action {
-            Action::End => break,
-            Action::Print(path) => found.push(walk(vec![value], path)?),
-            Action::Range(path) => {
+            TemplateAction::End => break,
+            TemplateAction::Print(path) => found.push(walk(vec![value], path)?),
+            TemplateAction::Range(path) => {
                 let body = &actions[at..];
                 for item in walk(vec![value], path)? {
                     run(body, item, found)?;
@@ -66,14 +66,14 @@ fn run<'a>(
 }
 
 /// Index of the `End` of the range that contains these actions.
-fn end(actions: &[Action]) -> Option<usize> {
+fn end(actions: &[TemplateAction]) -> Option<usize> {
     let mut depth = 0;
     actions.iter().position(|action| {
         match action {
-            Action::Range(_) => depth += 1,
-            Action::End if depth == 0 => return true,
-            Action::End => depth -= 1,
-            Action::Print(_) => {}
+            TemplateAction::Range(_) => depth += 1,
+            TemplateAction::End if depth == 0 => return true,
+            TemplateAction::End => depth -= 1,
+            TemplateAction::Print(_) => {}
         }
         false
     })

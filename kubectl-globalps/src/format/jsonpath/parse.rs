@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::path::{Action, JsonPath, Operator, Path, Segment};
+use super::path::{JsonPath, Operator, Path, Segment, TemplateAction};
 
 impl FromStr for JsonPath {
     type Err = String;
@@ -27,16 +27,16 @@ impl FromStr for JsonPath {
             let mut block = None;
             let path = parser.path(&mut block)?;
             actions.push(match block {
-                None => Action::Print(path),
+                None => TemplateAction::Print(path),
                 Some(Block::Range) => {
                     ranges += 1;
-                    Action::Range(path)
+                    TemplateAction::Range(path)
                 }
                 Some(Block::End) => {
                     ranges = ranges
                         .checked_sub(1)
                         .ok_or_else(|| parser.error(open, "`{end}` without `{range}`"))?;
-                    Action::End
+                    TemplateAction::End
                 }
             });
             at = parser.at;
@@ -48,8 +48,8 @@ impl FromStr for JsonPath {
     }
 }
 
-fn plain(text: &str) -> Action {
-    Action::Print(vec![Segment::Text(text.into())])
+fn plain(text: &str) -> TemplateAction {
+    TemplateAction::Print(vec![Segment::Text(text.into())])
 }
 
 /// Begins or ends a range.

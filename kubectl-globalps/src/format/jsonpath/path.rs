@@ -4,11 +4,11 @@ use serde_json::Value;
 
 /// A template that was understood.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct JsonPath(pub(super) Vec<Action>);
+pub(crate) struct JsonPath(pub(super) Vec<TemplateAction>);
 
 /// Plain text, or the content of one pair of braces.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Action {
+pub(super) enum TemplateAction {
     Print(Path),
     /// The actions up to the matching `End` run for each value.
     Range(Path),
