@@ -5,7 +5,7 @@ use super::encoded::{BYTE_ORDER_MARK, is_base64_of_object};
 /// What the content is instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each says it in its message")]
-pub enum Form {
+pub enum FileForm {
     #[error("it contains a byte order mark (U+FEFF), so nodes reject it")]
     ByteOrderMark,
     #[error("it is UTF-16, and nodes read only UTF-8")]
@@ -16,7 +16,7 @@ pub enum Form {
     Manifest,
 }
 
-impl Form {
+impl FileForm {
     /// Of content that is not JSON from this offset on.
     pub(super) fn of(bytes: &[u8], offset: usize) -> Option<Self> {
         if is_utf16(bytes) {

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::effective::Ability;
 use super::encoded::is_encoded_object;
 use super::entry::{Entry, folds_to};
-use super::form::Form;
+use super::form::FileForm;
 use super::helpers::{Helpers, is_object_of_strings};
 use super::json::{Json, Kind, object};
 use super::keys::matches_no_image;
@@ -50,7 +50,7 @@ pub enum ParseError {
     AuthsEncodedTwice,
     /// It is not a credentials file, but this.
     #[error("{0}")]
-    Form(Form),
+    Form(FileForm),
 }
 
 /// Reads `{"auths": {...}}` like the kubelet's decoder: the case of `auths` is ignored, several `auths` are combined, the last of
@@ -67,7 +67,7 @@ pub fn parse_with(
     let json = Json::parse(bytes).map_err(|error| not_json(bytes, error.offset))?;
     match json.kind() {
         Kind::Object | Kind::Null => {}
-        _ if is_encoded_object(json) => return Err(ParseError::Form(Form::EncodedTwice)),
+        _ if is_encoded_object(json) => return Err(ParseError::Form(FileForm::EncodedTwice)),
         _ => return Err(ParseError::NotObject),
     }
     let mut config = DockerConfig::default();
@@ -103,7 +103,7 @@ pub fn parse_with(
 
 /// Line and column start at 1; the column counts bytes.
 fn not_json(bytes: &[u8], offset: usize) -> ParseError {
-    if let Some(form) = Form::of(bytes, offset) {
+    if let Some(form) = FileForm::of(bytes, offset) {
         return ParseError::Form(form);
     }
     let before = &bytes[..offset];

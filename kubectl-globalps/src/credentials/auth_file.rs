@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use globalps_dockerconfig::{Credential, DockerConfig, Entry, Form, ParseError, parse, shown_key};
+use globalps_dockerconfig::{
+    Credential, DockerConfig, Entry, FileForm, ParseError, parse, shown_key,
+};
 use globalps_registry::HUB;
 use globalps_registry::registry_name;
 
@@ -40,11 +42,11 @@ impl AuthFile {
             let is_manifest = config.is_manifest();
             (!is_manifest)
                 .then_some(config)
-                .ok_or(ParseError::Form(Form::Manifest))
+                .ok_or(ParseError::Form(FileForm::Manifest))
         });
         let config = config.map_err(|error| {
             let hint = match error {
-                ParseError::Form(Form::Manifest) => "`--from-file` reads manifests",
+                ParseError::Form(FileForm::Manifest) => "`--from-file` reads manifests",
                 ParseError::Form(form) => form.hint(),
                 _ => "name docker's config.json or podman's auth.json; `kubectl globalps validate FILE` says more",
             };
