@@ -42,7 +42,7 @@ pub(crate) struct Manifest {
 
 /// The references in an index or a manifest.
 #[derive(Deserialize)]
-struct Named {
+struct ManifestReferences {
     #[serde(default)]
     manifests: Vec<Descriptor>,
     config: Option<Descriptor>,
@@ -146,7 +146,7 @@ fn files(archive: impl std::io::Read) -> std::io::Result<BTreeMap<String, Bytes>
     Ok(files)
 }
 
-fn parsed(content: &[u8]) -> Result<Named, String> {
+fn parsed(content: &[u8]) -> Result<ManifestReferences, String> {
     serde_json::from_slice(content).map_err(|error| error.to_string())
 }
 
