@@ -35,7 +35,7 @@ struct Figures {
     /// `None`: standby.
     may_write: Option<MayWrite>,
     /// Known only to the leader.
-    fleet: Option<Fleet>,
+    fleet: Option<FleetGauges>,
     /// Known only to the leading hub.
     clusters: Option<Counts>,
     reconciles: u64,
@@ -47,7 +47,7 @@ struct Figures {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fleet {
+pub(crate) struct FleetGauges {
     pub(crate) revision: i64,
     /// In the order of [`PHASES`].
     pub(crate) nodes: [u32; PHASES.len()],
@@ -148,7 +148,7 @@ impl Metrics {
     /// `rollout_seconds`: duration of a rollout that just completed.
     pub(crate) fn set_fleet(
         &self,
-        fleet: Fleet,
+        fleet: FleetGauges,
         rollout_seconds: Option<f64>,
         node_pull_secrets: &BTreeMap<String, Box<NodePullSecret>>,
     ) {
@@ -243,7 +243,7 @@ fn waiting(counts: Counts) -> u32 {
     counts.total.saturating_sub(others)
 }
 
-impl Fleet {
+impl FleetGauges {
     fn write(&self, page: &mut Page) {
         page.family(
             "globalps_revision",
@@ -382,7 +382,7 @@ pub(crate) mod tests {
             };
             status.to_owned()
         });
-        let fleet = Fleet {
+        let fleet = FleetGauges {
             revision: 5,
             nodes: PHASES.map(|phase| u32::from(matches!(phase, Phase::Synced | Phase::Failed))),
             conditions,
