@@ -7,7 +7,7 @@ pub(crate) type Suggestion = (String, String);
 
 /// The completions of the last word.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct WordCompletions {
     pub choices: Vec<Suggestion>,
     /// Completions to read from the cluster or the kubeconfig.
     pub live: Option<Live>,
@@ -48,13 +48,13 @@ impl Live {
 }
 
 /// `words`: the arguments; the last one may be incomplete.
-pub(crate) fn wanted(mut root: Command, words: &[String]) -> Wanted {
+pub(crate) fn wanted(mut root: Command, words: &[String]) -> WordCompletions {
     root.build();
     let (last, before) = match words.split_last() {
         Some((last, before)) => (last.as_str(), before),
         None => ("", [].as_slice()),
     };
-    let mut found = Wanted::default();
+    let mut found = WordCompletions::default();
     let mut command = &root;
     let mut pending: Option<&Arg> = None;
     let mut seen = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn wanted(mut root: Command, words: &[String]) -> Wanted {
     found
 }
 
-impl Wanted {
+impl WordCompletions {
     fn values(&mut self, command: &Command, arg: &Arg, prefix: &str) {
         prefix.clone_into(&mut self.prefix);
         self.choices = arg
@@ -210,7 +210,7 @@ mod tests {
     use crate::cli::Cli;
     use clap::CommandFactory as _;
 
-    fn complete(line: &str) -> Wanted {
+    fn complete(line: &str) -> WordCompletions {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         wanted(Cli::command(), &words)
     }

@@ -13,7 +13,7 @@ use kube::api::ListParams;
 use super::history;
 use super::pull_secret::{self, additional};
 use super::runtime::block_on;
-use crate::cli::completion::{Live, Suggestion, Wanted, wanted};
+use crate::cli::completion::{Live, Suggestion, WordCompletions, wanted};
 use crate::cli::{Cli, Completion, Connection};
 use crate::cluster::{Cluster, kubeconfig};
 use crate::error::{Exit, Result};
@@ -67,7 +67,7 @@ fn directive(choices: &[Suggestion], files: bool) -> u8 {
     }
 }
 
-fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Suggestion> {
+fn ask(live: Live, wanted: &WordCompletions, printer: &Printer) -> Vec<Suggestion> {
     let flags = ["kubectl-globalps", "version"]
         .map(str::to_owned)
         .into_iter()
@@ -119,7 +119,7 @@ fn of_kubeconfig(live: Live, flags: &Connection) -> Vec<Suggestion> {
 
 async fn of_cluster(
     live: Live,
-    wanted: &Wanted,
+    wanted: &WordCompletions,
     flags: &Connection,
     printer: &Printer,
 ) -> Result<Vec<Suggestion>> {
