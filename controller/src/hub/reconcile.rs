@@ -37,7 +37,7 @@ use crate::cache::uptime;
 const IN_FLIGHT: Duration = Duration::from_secs(5);
 
 /// `ClusterPullSecret`s of one fleet, by cluster.
-type Objects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
+type FleetObjects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
 
 /// What the fleets of one reconcile share.
 #[derive(Default)]
@@ -212,7 +212,7 @@ impl Hub {
         requested(fleet, found.map(|found| &found.source)).map(|install| install.map(Arc::new))
     }
 
-    fn objects_of(&self, fleet: &FleetPullSecret) -> Objects<'_> {
+    fn objects_of(&self, fleet: &FleetPullSecret) -> FleetObjects<'_> {
         self.cache.objects_of(fleet).collect()
     }
 
