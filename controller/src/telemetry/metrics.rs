@@ -163,7 +163,7 @@ impl Metrics {
     /// In Prometheus' text format.
     pub(crate) fn page(&self) -> String {
         let figures = self.figures();
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         let version = env!("CARGO_PKG_VERSION");
         page.family("globalps_build_info", "gauge", "The program's version.");
         page.sample("globalps_build_info", &[("version", version)], 1);
@@ -244,7 +244,7 @@ fn waiting(counts: Counts) -> u32 {
 }
 
 impl FleetGauges {
-    fn write(&self, page: &mut Page) {
+    fn write(&self, page: &mut MetricsPage) {
         page.family(
             "globalps_revision",
             "gauge",
@@ -316,7 +316,7 @@ impl FleetGauges {
 }
 
 impl Histogram {
-    fn write(&self, page: &mut Page) {
+    fn write(&self, page: &mut MetricsPage) {
         const NAME: &str = "globalps_rollout_duration_seconds";
         page.family(
             NAME,
@@ -338,9 +338,9 @@ impl Histogram {
 
 /// Label values are constants of this program, so none needs escaping.
 #[derive(Default)]
-struct Page(String);
+struct MetricsPage(String);
 
-impl Page {
+impl MetricsPage {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a String never fails.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
