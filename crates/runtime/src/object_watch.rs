@@ -45,10 +45,13 @@ where
 }
 
 /// The object as a list has it, or why it is unreadable.
-type Found<K> = Option<Result<K, String>>;
+type ListedObject<K> = Option<Result<K, String>>;
 
 /// `listed`: what the list in progress has found; `None`: there is no list in progress.
-fn state<K: Resource>(update: Update<K>, listed: &mut Option<Found<K>>) -> Option<ObjectState<K>> {
+fn state<K: Resource>(
+    update: Update<K>,
+    listed: &mut Option<ListedObject<K>>,
+) -> Option<ObjectState<K>> {
     let found = match update {
         Update::Event(Event::Init) => {
             *listed = Some(None);
