@@ -43,7 +43,7 @@ pub(super) struct Found {
 }
 
 /// What globalps delivers.
-struct Delivered {
+struct DeliveredSecrets {
     settings: ImagePullSecrets,
     attach: Attach,
     content: Content,
@@ -106,7 +106,7 @@ async fn deployments(cluster: &Cluster<'_>) -> Result<Vec<Deployment>> {
 }
 
 /// Refuses to migrate if globalps has nothing in force.
-async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered> {
+async fn delivered(cluster: &Cluster<'_>) -> Result<DeliveredSecrets> {
     let gps = pull_secret::installed_configuration(cluster).await?;
     let gps = gps.filter(|gps| gps.spec.image_pull_secrets.enabled);
     let Some(gps) = gps else {
@@ -139,7 +139,7 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered> {
             "add the registries with `kubectl globalps add`, and migrate again",
         ));
     };
-    Ok(Delivered {
+    Ok(DeliveredSecrets {
         content: content_of(global, bytes, Delivery::ConfigFile)?,
         in_force: InForce::of(global),
         settings,
@@ -152,7 +152,7 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered> {
 async fn old_secrets(
     cluster: &Cluster<'_>,
     name: &str,
-    delivered: &Delivered,
+    delivered: &DeliveredSecrets,
 ) -> Result<(BTreeMap<String, NamespaceFacts>, Vec<String>)> {
     let api: Api<Secret> = Api::all(cluster.client.clone());
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
@@ -190,7 +190,7 @@ async fn old_secrets(
 /// Records whether globalps has its current content in each of these namespaces.
 async fn judge(
     cluster: &Cluster<'_>,
-    delivered: &Delivered,
+    delivered: &DeliveredSecrets,
     places: &mut BTreeMap<String, NamespaceFacts>,
 ) -> Result<()> {
     let selection = Selection::new(&delivered.settings)
