@@ -21,7 +21,7 @@ use super::debounce::Debounced;
 use super::{Cache, OriginalRef};
 
 /// Names and contents.
-type Sources = Vec<(String, Source)>;
+type NamedSources = Vec<(String, Source)>;
 
 impl Cache {
     pub(crate) fn snapshot(&self, uptime: Uptime, now: Timestamp) -> Snapshot<'_> {
@@ -132,7 +132,7 @@ impl Cache {
     }
 
     /// The sources that the configuration names, and the others that are watched.
-    fn sources(&self) -> (Sources, Sources) {
+    fn sources(&self) -> (NamedSources, NamedSources) {
         let named = self.configured().map_or(&[][..], |spec| &spec.sources);
         let content = |known: &Debounced<Source>| known.get().cloned().unwrap_or(Source::Absent);
         let sources = self.sources.named.iter();
