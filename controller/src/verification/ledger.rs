@@ -41,7 +41,7 @@ impl Question {
     }
 }
 
-struct Entry {
+struct LedgerEntry {
     credential: Credential,
     serial: u64,
     is_asked: bool,
@@ -54,7 +54,7 @@ struct Entry {
 /// Every registry of the content, with what is known about its credentials.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<Key, LedgerEntry>,
     serial: u64,
 }
 
@@ -89,7 +89,7 @@ impl Ledger {
                 .filter(|old| old.credential == *credential);
             let entry = old.unwrap_or_else(|| {
                 self.serial += 1;
-                Entry {
+                LedgerEntry {
                     credential: credential.clone(),
                     serial: self.serial,
                     is_asked: false,
