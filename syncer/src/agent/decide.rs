@@ -3,7 +3,7 @@
 use globalps_core::rollout::{Goal, Revision};
 use globalps_dockerconfig::merge_on_node;
 
-use super::desired::{Desired, desired, in_journal};
+use super::desired::{DesiredFiles, desired, in_journal};
 use super::facts::NodeFacts;
 use crate::delivery::config_file::{
     is_as_written, is_own, is_replaced, is_unparsable, parsed, restored,
@@ -132,7 +132,7 @@ fn decide_change(facts: &NodeFacts) -> Action {
     }
     match (task.goal(), facts.state, desired(facts)) {
         (Goal::Restore, None, _) => Action::Forget,
-        (Goal::Restore, Some(state), _) => begin(facts, state, task, &Desired::default()),
+        (Goal::Restore, Some(state), _) => begin(facts, state, task, &DesiredFiles::default()),
         (Goal::Revision(_), _, None) => Action::Fetch,
         (Goal::Revision(_), state, Some(desired)) => {
             let first = JournalState::new(facts.file.clone(), 0);
@@ -210,7 +210,7 @@ fn begin_aside(facts: &NodeFacts, state: &JournalState, aside: &Task) -> Action 
         restart: facts.restart && has_provider,
         ..*facts
     };
-    begin(&facts, state, aside, &Desired::default())
+    begin(&facts, state, aside, &DesiredFiles::default())
 }
 
 /// Whether another process changed managed entries. Restoring them ends the observation of the previous change.
@@ -224,7 +224,7 @@ fn is_drifted(facts: &NodeFacts) -> bool {
         && !matches!(begin(facts, &settled, task, &desired), Action::Confirm)
 }
 
-fn begin(facts: &NodeFacts, state: &JournalState, task: &Task, desired: &Desired) -> Action {
+fn begin(facts: &NodeFacts, state: &JournalState, task: &Task, desired: &DesiredFiles) -> Action {
     // A change whose restart is pending. The new change replaces it and rolls back to the same file.
     let pending = state.change.as_ref();
     let is_own = pending.is_none() && task.goal() != Goal::Restore && is_own(facts.file, state);
