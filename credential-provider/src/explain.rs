@@ -57,7 +57,7 @@ pub(crate) fn explain(question: &Question) -> Result<(String, bool), AnswerError
     Ok((text, !lines.found.is_empty()))
 }
 
-/// Where the syncer keeps the data for the program that it installs: `.globalps/bin/PROGRAM` and `.globalps/FILE`.
+/// The path at which the syncer keeps the data for its installed program: `.globalps/bin/PROGRAM` and `.globalps/FILE`.
 fn installed_data() -> io::Result<PathBuf> {
     let mut path = std::env::current_exe()?;
     path.pop();
@@ -71,7 +71,7 @@ struct Lines {
     withheld: Vec<String>,
 }
 
-/// What the kubelet tries, in order.
+/// The credentials that the kubelet tries, in order.
 fn of_pod(data: &Data, image: &str, pod: &PodIdentity) -> Result<Lines, ProviderError> {
     let offers = offers(&data.content, image, Some(pod))?;
     let found = offers.into_iter().map(|offer| {

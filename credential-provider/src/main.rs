@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     match arguments::parse(arguments) {
         Ok(Invocation::Answer { data, scoped }) => {
             let (response, complaint) = respond(&data, scoped, &mut io::stdin().lock());
-            // It is no failure if nobody reads the answer.
+            // It is not an error if nothing reads the answer.
             let _ = io::stdout().write_all(&response);
             if let Some(complaint) = complaint {
                 complain(&complaint);

@@ -125,7 +125,7 @@ impl Cache {
         }
     }
 
-    /// What globalps wrote would keep every credential that it ever had.
+    /// Whether globalps itself wrote the Secret. As a source, it would keep every credential that it ever contained.
     fn is_own(&self, secret: &SecretRef) -> bool {
         let namespace = self.config().and_then(kube::ResourceExt::namespace);
         namespace.as_ref() == Some(&secret.namespace) && is_own_secret(&secret.name)

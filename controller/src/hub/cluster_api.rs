@@ -23,16 +23,16 @@ const PLURAL: &str = "clusters";
 /// Longest pause before another discovery after one that failed.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// What the API server says of them.
+/// The API server's answer about `Cluster`s.
 pub(super) enum Clusters {
     NotServed,
     Listed(Update<ClusterObject>),
 }
 
-/// What to do next.
+/// The next step.
 enum DiscoveryStep {
     Discover,
-    /// The same after a pause.
+    /// `Discover` after a pause.
     Wait(Duration),
     Watch(String, BoxStream<'static, Update<DynamicObject>>),
 }

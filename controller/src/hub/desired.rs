@@ -100,7 +100,7 @@ pub(super) fn member_specs(
     connected(specs.collect())
 }
 
-/// Of each namespace at most [`MOST_CONNECTIONS`], the oldest ones.
+/// At most [`MOST_CONNECTIONS`] per namespace, the oldest ones.
 fn connected(mut specs: Vec<(Option<Timestamp>, Pair, MemberSpec)>) -> Vec<(Pair, MemberSpec)> {
     if specs.len() > MOST_CONNECTIONS {
         specs.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));

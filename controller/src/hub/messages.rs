@@ -32,7 +32,7 @@ pub(super) struct MemberSpec {
     pub(super) target: Target,
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(super) fleet: String,
-    /// The same of the cluster.
+    /// `NAMESPACE/NAME` of the cluster.
     pub(super) cluster: String,
     /// All of both.
     pub(super) known: Arc<Known>,
@@ -47,13 +47,13 @@ pub(super) struct MemberSpec {
     pub(super) outcome: MemberOutcome,
 }
 
-/// What the status says of this generation, also to a hub that starts.
+/// The result that the status reports for this generation, also to a hub that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberOutcome {
-    /// Nothing yet, or something else.
+    /// None yet, or another one.
     Open,
     Synced,
-    /// What the hub has installed does not run.
+    /// globalps, which the hub installed, does not run.
     NotInstalled,
 }
 
@@ -132,7 +132,7 @@ impl Connecting {
     pub(super) async fn permits(
         &self,
     ) -> (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>) {
-        // Nobody closes them.
+        // The semaphores are never closed.
         let of_namespace = Arc::clone(&self.of_namespace).acquire_owned().await.ok();
         (
             of_namespace,

@@ -124,7 +124,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         health: &process.health,
         metrics: &process.metrics,
         lease: &lease,
-        // Only the first shard writes what the policy protects.
+        // Only the first shard writes the objects that the policy protects.
         record: (args.shard.index == 0).then_some(HUB_LEADER),
         me: &me,
     };
@@ -147,7 +147,7 @@ struct Hub {
     sessions: Sessions,
     /// The objects that can't be decoded and are in the log.
     unreadable: BTreeSet<String>,
-    /// The same of namespaces that the hub may not read.
+    /// The namespaces that the hub may not read and are in the log.
     hidden: BTreeSet<String>,
     shard: Shard,
     trust: Trust,
@@ -255,7 +255,7 @@ impl Hub {
         changed
     }
 
-    /// What was not kept may have room now.
+    /// Objects that were dropped may fit now.
     fn list_again(&mut self) {
         if self.listed.elapsed() < RESYNC || !self.cache.is_full() {
             return;

@@ -39,7 +39,7 @@ const IN_FLIGHT: Duration = Duration::from_secs(5);
 /// `ClusterPullSecret`s of one fleet, by cluster.
 type FleetObjects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
 
-/// What the fleets of one reconcile share.
+/// Data that the fleets of one reconcile share.
 #[derive(Default)]
 struct ReconcileState {
     targets: Targets,
@@ -150,7 +150,7 @@ impl Hub {
             }
         }
         if plan.members.is_empty() {
-            // It is held, or only writes a revision: its clusters are still its own.
+            // The fleet is held, or only writes a revision: its clusters still belong to it.
             for key in self.objects_of(&fleet).into_keys() {
                 state.targets.take(&fleet, key);
             }
@@ -361,7 +361,7 @@ fn source_of(fleet: &FleetPullSecret) -> SourceRef {
     reference(fleet, &fleet.spec.secret_ref)
 }
 
-/// Its source, and the pull secret of globalps' own images.
+/// The fleet's source, and the pull secret of globalps' own images.
 fn sources_of(fleet: &FleetPullSecret) -> impl Iterator<Item = SourceRef> {
     let pull_secret = pull_secret_of(fleet).map(|it| reference(fleet, it));
     [source_of(fleet)].into_iter().chain(pull_secret)

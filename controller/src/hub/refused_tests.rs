@@ -113,13 +113,13 @@ fn status(cluster: &str, revision: i64, phase: ClusterPhase) -> ClusterPullSecre
     }
 }
 
-/// Revision 2 is in the clusters a, b and c; then the source changed, cluster d was added, e is no longer selected, and f no longer exists.
-/// Nobody needs revision 1. The session of c has something to report.
+/// Revision 2 is in the clusters a, b and c; then the source changed, cluster d was added, e is no longer selected, and
+/// f no longer exists. Revision 1 is not needed. The session of c has something to report.
 fn hub(api: &FakeApi) -> Hub {
     hub_of(api, &[])
 }
 
-/// The same with `--namespaces`, of which the first one is `ns`.
+/// Like [`hub`], with `--namespaces`, of which the first one is `ns`.
 pub(super) fn hub_of(api: &FakeApi, namespaces: &[&str]) -> Hub {
     let flag = format!("--namespaces={}", namespaces.join(","));
     let flag = (!namespaces.is_empty()).then_some(flag);

@@ -29,7 +29,7 @@ struct FleetSummary {
     failed: Vec<ClusterFailure>,
     blocked: Vec<ClusterFailure>,
     unreachable: Vec<ClusterFailure>,
-    /// Those of them that don't have what they should.
+    /// Unreachable clusters that lack their desired content.
     unreached: Vec<ClusterFailure>,
     /// Clusters with a revoked assignment.
     timed_out: Vec<ClusterFailure>,
@@ -57,7 +57,7 @@ pub(super) fn report(
         .map(|new| dated(new, conditions, generation, now))
         .collect();
     if let Some(Hold::Hidden(_) | Hold::NotTrusted(_)) = &plan.hold {
-        // What else it says may still be so.
+        // The rest of the status may still be true.
         return FleetPullSecretStatus {
             observed_generation: generation,
             conditions,
@@ -155,7 +155,7 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &FleetSummary) -> S
     match &plan.hold {
         Some(Hold::Hidden(reason)) => return no(Reason::NamespaceForbidden, reason.clone()),
         Some(Hold::NotTrusted(reason)) => return no(Reason::NamespaceNotTrusted, reason.clone()),
-        // Also while it is being deleted: which clusters still have the Secret was not looked at.
+        // Applies while it is being deleted, too: which clusters still have the Secret was not determined.
         Some(Hold::Unreadable(reason)) => {
             let message = format!(
                 "the FleetPullSecret can't be read: {reason}; clusters keep what they have until you correct it"
@@ -247,7 +247,7 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &FleetSummary
     let (status, reason, message) = match () {
         () if plan.hold.is_some() => ("False", Reason::Held, String::new()),
         () if open == 0 && unwritten(plan).is_none() => {
-            // Nothing is in progress, but the rollout continues once they are back.
+            // Nothing is in progress, but the rollout continues once they are reachable.
             if summary.unreached.is_empty() {
                 ("False", Reason::Complete, String::new())
             } else {
@@ -270,7 +270,7 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &FleetSummary
     statement(condition::PROGRESSING, status, reason, message)
 }
 
-/// What `Progressing` says while no cluster can be the canary.
+/// The condition `Progressing` while no cluster can be the canary.
 fn canary_wait(
     fleet: &FleetPullSecret,
     plan: &FleetPlan,
@@ -333,7 +333,7 @@ mod tests {
 
     use super::*;
 
-    /// It has revision 1, and its assignment of revision 2 was revoked.
+    /// A member with revision 1, whose assignment of revision 2 was revoked.
     fn member() -> Member {
         Member {
             name: "ns/slow".to_owned(),
@@ -360,7 +360,7 @@ mod tests {
         }
     }
 
-    /// With that member.
+    /// A plan with that member.
     fn plan() -> FleetPlan {
         FleetPlan {
             verdict: Verdict::Valid(Vec::new()),

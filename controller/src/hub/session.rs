@@ -242,7 +242,8 @@ impl Session {
         false
     }
 
-    /// With the same kubeconfig, a cluster that no longer lets this session read its identity is still the same.
+    /// With the same kubeconfig, a cluster that no longer permits this session to read its identity still counts as the
+    /// same one.
     pub(super) async fn identify(&mut self, client: &Client) -> Result<(), ReasonAndMessage> {
         let found = identity(client).await?;
         self.identity = found.or(self.identity.take()).or(Some(String::new()));
@@ -354,7 +355,8 @@ impl Session {
                 let version = self.facts.target.as_ref().map(|target| &target.version);
                 let body = body(spec, release, version);
                 let params = PatchParams {
-                    // What another client has set in the hub's own Secret is undone; `version` fails if it is another one now.
+                    // Reverts what another client has set in the hub's own Secret; `version` makes the write fail if
+                    // the Secret has changed.
                     force: self.facts.target.as_ref().is_some_and(TargetView::is_own),
                     ..PatchParams::apply(&self.shared.manager)
                 };

@@ -283,7 +283,7 @@ async fn a_new_object_gets_the_status_that_an_earlier_one_had() {
     assert!(newest(&session).is_some());
 }
 
-/// An image that can't be pulled is no cluster's turn after the other: the rollout halts.
+/// An image that can't be pulled must not block one cluster after the other: the rollout halts.
 #[tokio::test(start_paused = true)]
 async fn an_installation_that_never_runs_has_failed_after_a_while() {
     let api = FakeApi::default();
@@ -302,7 +302,7 @@ async fn an_installation_that_never_runs_has_failed_after_a_while() {
     assert!(api.written().contains(&secret_of_member()));
 }
 
-/// While no hub ran, another client has deleted the object, so that nobody knows which revision the cluster has.
+/// While no hub ran, another client has deleted the object, so the cluster's revision is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
     let api = FakeApi::default();

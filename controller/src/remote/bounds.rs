@@ -41,7 +41,8 @@ struct NoRoom;
 #[error("the response did not end within {} s: timed out", TIMEOUT.as_secs())]
 struct TooSlow;
 
-/// What the clients of a namespace have together: the hub connects to thousands of clusters, all of which may be of one attacker.
+/// The memory that the clients of a namespace share: the hub connects to thousands of clusters, all of which may belong
+/// to one attacker.
 #[derive(Default)]
 pub(crate) struct Room {
     held: AtomicUsize,
@@ -133,7 +134,7 @@ pub(crate) struct BoundedBody<B> {
     end: Option<Pin<Box<Sleep>>>,
     limiter: RateLimiter,
     room: Arc<Room>,
-    /// What it holds of the room.
+    /// How much of the room it holds.
     held: usize,
     /// Delay before the next read.
     pause: Option<Pin<Box<Sleep>>>,
@@ -222,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// The same part, this many times. Then the body never ends.
+    /// The same part, this many times; then the body stays open.
     struct Parts(Bytes, usize);
 
     impl HttpBody for Parts {

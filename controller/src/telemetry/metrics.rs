@@ -160,7 +160,7 @@ impl Metrics {
         }
     }
 
-    /// In Prometheus' text format.
+    /// The metrics in Prometheus' text format.
     pub(crate) fn page(&self) -> String {
         let figures = self.figures();
         let mut page = MetricsPage::default();
@@ -231,7 +231,7 @@ impl Metrics {
     }
 }
 
-/// Those that wait for an assignment, or are blocked.
+/// Nodes that wait for an assignment, or are blocked.
 fn waiting(counts: Counts) -> u32 {
     let others = [
         counts.synced,

@@ -27,7 +27,7 @@ const MOST: usize = 1000;
 /// Source, empty for the part that is for every pod, and registry.
 type Key = (String, String);
 
-/// What is asked, and about which credentials.
+/// The registry to check, and the credentials.
 pub(crate) struct Question {
     pub(crate) credential: Credential,
     key: Key,
@@ -197,7 +197,7 @@ impl Ledger {
     }
 }
 
-/// What can be checked: entries for one registry, with a user or a password.
+/// The credentials that can be checked: entries for one registry, with a user or a password.
 fn credentials<'a>(
     source: &'a str,
     config: &'a DockerConfig,

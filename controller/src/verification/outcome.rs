@@ -1,4 +1,4 @@
-//! What a registry's response says about the credentials. Pure.
+//! The meaning of a registry's response for the credentials. Pure.
 
 use globalps_registry::{CheckOutcome, RegistryError, Why};
 
@@ -7,7 +7,7 @@ use globalps_registry::{CheckOutcome, RegistryError, Why};
 pub(crate) enum Outcome {
     /// The registry accepts the credentials, or needs none.
     Accepted,
-    /// With this HTTP status.
+    /// The registry rejected them with this HTTP status.
     Rejected(u16),
     /// The registry could not be asked, for this reason.
     Unknown(&'static str),

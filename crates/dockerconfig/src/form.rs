@@ -2,7 +2,7 @@
 
 use super::encoded::{BYTE_ORDER_MARK, is_base64_of_object};
 
-/// What the content is instead.
+/// The actual form of content that is not a credentials file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each says it in its message")]
 pub enum FileForm {
@@ -17,7 +17,7 @@ pub enum FileForm {
 }
 
 impl FileForm {
-    /// Of content that is not JSON from this offset on.
+    /// The form of content that is not JSON from this offset on.
     pub(super) fn of(bytes: &[u8], offset: usize) -> Option<Self> {
         if is_utf16(bytes) {
             Some(Self::Utf16)

@@ -48,7 +48,7 @@ pub enum ParseError {
     AuthsNotObject,
     #[error("`auths` is a string that contains an object: it was encoded twice")]
     AuthsEncodedTwice,
-    /// It is not a credentials file, but this.
+    /// The content is not a credentials file, but has this form.
     #[error("{0}")]
     Form(FileForm),
 }
@@ -147,12 +147,12 @@ impl DockerConfig {
         }
     }
 
-    /// In the order of the file. Of several with the same key, the last one at the place of the first.
+    /// In the order of the file. If a key is repeated, the last value counts, at the position of the first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// It contains nothing that a reader could use.
+    /// Whether the file contains nothing that a reader could use.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.others.0.is_empty()
     }
@@ -196,7 +196,7 @@ impl DockerConfig {
         self.has_auths
     }
 
-    /// The same top-level members with other entries.
+    /// The same top-level members, with other entries.
     #[must_use]
     pub fn with_entries(&self, entries: Vec<Entry>) -> Self {
         Self {
@@ -207,7 +207,7 @@ impl DockerConfig {
         }
     }
 
-    /// Without what makes a kubelet reject the whole file.
+    /// Without the entries that make a kubelet reject the whole file.
     #[must_use]
     pub fn without_unreadable(&self) -> Self {
         let entries = self.entries.iter();

@@ -34,8 +34,8 @@ pub fn validate_data(data: Option<&[u8]>) -> (Option<DockerConfig>, Vec<Finding>
     validate_bytes(bytes)
 }
 
-/// The same for data that replaces `before`. Entries of which none can authenticate are an error if the ones before could: most
-/// likely a generator had nothing to write. Where nothing is in force they harm nothing.
+/// Like [`validate`], for data that replaces `before`. If no entry can authenticate but one could before, this is an
+/// error: most likely a generator had nothing to write. If nothing is in force, such entries are harmless.
 pub fn validate_replacement(
     data: Option<&[u8]>,
     before: Option<&[u8]>,

@@ -18,7 +18,8 @@ pub(super) struct VariableAssignment {
     value: Vec<Byte>,
     /// The value in the file, with its quotes.
     at: Range<usize>,
-    /// It follows a comment that ends in a backslash: part of the comment for systemd before version 254.
+    /// Whether it follows a comment that ends in a backslash: before version 254, systemd treats it as part of the
+    /// comment.
     pub(super) is_ambiguous: bool,
 }
 
@@ -26,7 +27,7 @@ pub(super) struct VariableAssignment {
 #[derive(Debug)]
 pub(super) struct Word {
     pub(super) text: Vec<u8>,
-    /// Its bytes in the value.
+    /// The word's bytes in the value.
     at: Range<usize>,
 }
 
@@ -63,7 +64,7 @@ struct Parser {
     state: ParserState,
     found: Vec<VariableAssignment>,
     current: VariableAssignment,
-    /// Where the whitespace at the end of an unquoted value begins.
+    /// Start of the whitespace at the end of an unquoted value.
     trailing: Option<usize>,
 }
 
@@ -282,7 +283,7 @@ impl VariableAssignment {
     }
 }
 
-/// What a file means, however it is quoted.
+/// The variables and words of a file, independently of quoting.
 pub(super) fn meaning(file: &[u8]) -> Meaning {
     let texts = |it: &VariableAssignment| it.words().into_iter().map(|word| word.text).collect();
     let all = assignments(file).into_iter();

@@ -11,7 +11,7 @@ use super::environment_file::{VariableAssignment, Word, assignments, meaning};
 pub const FLAGS_VARIABLE: &str = "KUBELET_KUBEADM_ARGS";
 /// The kubelet's flag for the file of all credential providers' configuration.
 pub const CONFIG_FLAG: &str = "--image-credential-provider-config";
-/// Its value is a directory, in which the kubelet runs programs as root.
+/// The flag for the directory in which the kubelet runs programs as root.
 pub const BIN_DIR_FLAG: &str = "--image-credential-provider-bin-dir";
 
 /// Why the flags can't be added.

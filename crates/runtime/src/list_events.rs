@@ -25,7 +25,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of programs that run for long.
+    /// The limits of long-running programs.
     pub const USUAL: Self = Self {
         watch_seconds: 60,
         response: RESPONSE,
@@ -42,7 +42,7 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 /// A page that is too large is listed again with this fraction of its objects. After this many pages, there are as many times more
 /// in a page.
 const FRACTION: u32 = 8;
-/// Only one list at a time has pages with large objects in memory.
+/// Only one list at a time may have pages of large objects in memory.
 static LARGE: Semaphore = Semaphore::const_new(1);
 
 /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
@@ -61,7 +61,7 @@ pub enum Event<K> {
 }
 
 impl<K> Event<K> {
-    /// The same event about something else.
+    /// The same event with another value.
     pub fn map<T>(self, f: impl FnOnce(K) -> T) -> Event<T> {
         match self {
             Self::Init => Event::Init,
@@ -126,7 +126,7 @@ enum ListState<K> {
     Begins,
     /// The objects of the page; how the list continues, or the version of the complete list.
     Lists(std::vec::IntoIter<K>, Continuation),
-    /// As of this version, and since when.
+    /// The version up to which events were seen, and the open watch with its start.
     Watches(String, Option<(Instant, Events<K>)>),
 }
 
@@ -219,7 +219,7 @@ where
         }
     }
 
-    /// The next page, with fewer objects where they are large.
+    /// Requests the next page, with fewer objects if they are large.
     async fn page(&mut self, token: Option<String>) -> kube::Result<ObjectList<K>> {
         let usual = self.params.limit.unwrap_or(u32::MAX);
         loop {

@@ -66,7 +66,7 @@ impl Agent {
             && matches!(self.options.provider.installed_anywhere(), Ok(None))
     }
 
-    /// What is done whatever the node's files are; `None`: they decide.
+    /// The action that doesn't depend on the node's files; `None` if they decide.
     pub(super) async fn unobserved(&mut self) -> Result<Option<Duration>, NodeError> {
         if self.has_nothing() {
             return Ok(Some(self.report_nothing()));
@@ -80,7 +80,8 @@ impl Agent {
         }
     }
 
-    /// globalps has worked on this node, but there is no state, as after a damaged one was moved away.
+    /// Whether globalps has worked on this node but its state is missing, for example because a damaged one was moved
+    /// away.
     fn has_lost_state(&self) -> bool {
         let known = self.assigned.objects.borrow();
         let status = known.object().and_then(|object| object.status.as_ref());
@@ -94,7 +95,7 @@ impl Agent {
         IDLE
     }
 
-    /// Nothing of globalps is left on the node.
+    /// Removes the journal, because nothing of globalps is left on the node.
     pub(super) fn forget(&mut self) -> Result<Duration, NodeError> {
         self.node.journal.remove(&self.options.provider)?;
         self.node.state = None;
@@ -186,7 +187,7 @@ impl Agent {
         // Reports refer to this task, even if the object changes before it ends.
         self.assigned.about = task.map(|task| (task.uid.clone(), task.generation));
         let goal = task.map(Task::goal);
-        // It is no attempt at the assigned task, which stays as it was answered.
+        // This is no attempt at the assigned task, whose earlier result stays.
         let is_upkeep = task.is_some_and(|task| {
             task.revision == state.revision
                 && self.assigned.task.as_ref().is_some_and(|it| it != task)
@@ -265,7 +266,7 @@ impl Agent {
                     self.node.state = None;
                     return Ok(Duration::ZERO);
                 }
-                // Its restart count is reported once more before the state is discarded.
+                // Reports the restart count once more before the state is discarded.
                 self.report_restored();
                 self.node.state = None;
                 Ok(IDLE)

@@ -52,12 +52,12 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// It changes a node that may have nothing of globalps.
+    /// Whether the action changes a node that may have nothing of globalps.
     pub(super) fn changes_node(&self) -> bool {
         matches!(self, Self::Begin { .. } | Self::Forget)
     }
 
-    /// It may restart the kubelet.
+    /// Whether the action may restart the kubelet.
     pub(super) fn restarts(&self, state: Option<&JournalState>) -> bool {
         match self {
             Self::Begin { change, .. } => change.restart,

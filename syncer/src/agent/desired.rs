@@ -1,4 +1,4 @@
-//! What the node should have. Pure.
+//! The desired state of the node. Pure.
 
 use globalps_dockerconfig::DockerConfig;
 use globalps_provider::Delivery;

@@ -1,4 +1,4 @@
-//! What the agent knows when it decides.
+//! The facts on which the agent's decision is based.
 
 use globalps_provider::Content;
 
@@ -13,7 +13,7 @@ use crate::node::state::{JournalState, Task};
 )]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeFacts<'a> {
-    /// What the object assigns; `None`: nothing, or not known.
+    /// The object's assignment; `None`: there is none, or it is unknown.
     pub(crate) task: Option<&'a Task>,
     /// Another program is known to manage the file, so globalps does not change it.
     pub(crate) is_foreign: bool,

@@ -43,7 +43,7 @@ impl Agent {
             Restartable::Yes => None,
             Restartable::No(reason) => Some(reason),
             Restartable::Elsewhere(reason) => {
-                // As for a change that begins now.
+                // The same rule as for a change that begins now.
                 if self
                     .node
                     .state

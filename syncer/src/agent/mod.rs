@@ -75,7 +75,7 @@ enum Access {
     State,
 }
 
-/// What this process has of the node.
+/// This process's view of the node.
 struct OnNode {
     journal: Journal,
     state: Option<JournalState>,
@@ -84,14 +84,14 @@ struct OnNode {
     lock: Option<NodeLock>,
 }
 
-/// What the cluster assigns, and what became of it.
+/// The cluster's assignment, and its result.
 struct Assigned {
     objects: watch::Receiver<SeenObject>,
     /// Changes with each version of the object, also with those that change only its status.
     versions: watch::Receiver<()>,
     /// uid and generation of the object that reports refer to.
     about: Option<(String, i64)>,
-    /// What the object assigned at the last observation.
+    /// The object's assignment at the last observation.
     task: Option<Task>,
     /// A task that an error of the node ended before its change began. It is repeated only for another generation, so that nodes
     /// with a common problem don't all restart at once when it is resolved.
@@ -107,20 +107,21 @@ struct OwnKubelet {
     unit: Unit,
     /// Why it is not restarted, as a clause; `None`: it is restarted.
     no_restart: Option<String>,
-    /// Its unit also runs the control plane, so it is never restarted.
+    /// Whether the unit also runs the control plane, so that it is never restarted.
     is_server: bool,
-    /// What the kubelet that uses the provider has in its flags, and when it was read: a rotation doesn't wait for systemd.
+    /// The flag of the kubelet that uses the provider, and when it was read. Cached, so that a rotation doesn't wait
+    /// for systemd.
     flag: Option<(Instant, ProviderFlag)>,
 }
 
-/// What other processes do to the files that are delivered.
+/// Changes of the delivered files by other processes.
 struct Files {
     drift: Drift,
     /// An unparsable file whose writer may not have finished yet.
     half_written: Option<FileSnapshot>,
     /// Provider files whose writer may not have finished yet.
     half_written_settings: Option<ProviderDisk>,
-    /// Where an unparsable file was moved, for the report.
+    /// The path to which an unparsable file was moved, for the report.
     quarantined: Option<PathBuf>,
     /// Why content for the provider goes into the credentials file instead.
     obstacle: Option<Obstacle>,
@@ -147,7 +148,7 @@ impl Agent {
     pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
         let Watched { objects, versions } = cluster.watch_object();
         let mut drift = Drift::new(&options.config_file);
-        // From the start: a watch that begins later misses what happens before.
+        // Added at the start, because a later watch would miss earlier changes.
         drift.watch_others(&options.provider.watched_without());
         let ready_file = options.ready_file.clone();
         Self {

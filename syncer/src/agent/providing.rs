@@ -78,7 +78,7 @@ impl Agent {
         })
     }
 
-    /// The provider where it is on this node: a syncer with other paths may have set it up.
+    /// The provider at its location on this node, where a syncer with other paths may have set it up.
     pub(super) fn provider_on_node(&self) -> Result<Provider, NodeError> {
         let known = self
             .node
@@ -88,7 +88,7 @@ impl Agent {
         self.provider_of(known).map_err(NodeError::Provider)
     }
 
-    /// The provider where this one was set up.
+    /// The provider at the location of the known one.
     pub(super) fn provider_of(
         &self,
         known: Option<&InstalledProvider>,
@@ -99,8 +99,8 @@ impl Agent {
         )
     }
 
-    /// Without a state that knows of it, the provider on the disk is the node's: the kubelet's flags name its files, so they are
-    /// removed in the order of a change, and not with the state directory.
+    /// If the state doesn't record the provider on the disk, treats it as the node's: the kubelet's flags name its
+    /// files, so they are removed in the order of a change, not together with the state directory.
     pub(super) fn adopt_provider(&mut self, file: &FileSnapshot) -> Result<(), NodeError> {
         let is_changing = self
             .node
@@ -147,7 +147,7 @@ impl Agent {
             return None;
         }
         let known = self.kubelet.flag.take();
-        // Nothing is removed because of what was read earlier.
+        // A value that was read earlier must not justify a removal.
         let known = known.filter(|(read, flag)| {
             read.elapsed() < FLAGS_READ && provider.check_flag(flag).is_ok()
         });
@@ -163,7 +163,7 @@ impl Agent {
             ProviderFlag::Is(_) => false,
             // Flags that others took out of their file are written again.
             ProviderFlag::Absent => !provider.is_named(disk),
-            // It may be starting.
+            // The kubelet may be starting.
             ProviderFlag::Hidden => true,
         };
         let error = provider.check_flag(&flag).err();
@@ -200,7 +200,7 @@ impl Agent {
         let Some(flags) = self.options.provider.flags_file() else {
             return match self.kubelet.unit.provider_flag().await {
                 Ok(flag) => Ok(self.options.provider.unread(&flag)),
-                // Only what is visible can contradict.
+                // Only visible evidence can contradict.
                 Err(KubeletError::Systemd(_)) => Ok(None),
                 Err(error) => Err(error.into()),
             };

@@ -111,7 +111,7 @@ impl Restore {
                         say("finishing an interrupted change first");
                     }
                     let outcome = transaction.resume(&mut state).await;
-                    // Nothing of it is left.
+                    // The change left nothing behind.
                     if outcome.is_err() && !is_restore && state.change.is_none() {
                         continue;
                     }
@@ -203,7 +203,8 @@ impl Restore {
         }))
     }
 
-    /// Without a unit to restart, neither the restore nor an interrupted change restarts anything, even after a failure.
+    /// If there is no unit to restart, neither the restore nor an interrupted change restarts anything, even after a
+    /// failure.
     async fn find_unit(&mut self, state: &mut JournalState, say: &mut impl FnMut(&str)) {
         let reason = if self.restart {
             let restarted = state.unit.as_deref();
@@ -281,7 +282,7 @@ mod tests {
         provider.with(&provider.read().unwrap(), installed).unwrap()
     }
 
-    /// As printed in the documentation, without the paths of the provider's configuration.
+    /// The command of the documentation, without the paths of the provider's configuration.
     #[tokio::test]
     async fn a_distributions_provider_is_removed_without_its_paths() {
         let directory = tempfile::tempdir().unwrap();
@@ -314,7 +315,7 @@ mod tests {
         assert!(!at(".globalps").here.exists());
     }
 
-    /// By a program that was started with paths, though the provider is beside the file.
+    /// Run by a program that was started with paths, although the provider is next to the file.
     #[tokio::test]
     async fn a_repair_that_fails_does_not_prevent_a_restore() {
         const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";

@@ -34,7 +34,7 @@ fn revision(number: i64) -> Revision {
     Revision::new(number, id)
 }
 
-/// With this state on its disk.
+/// A node with this state on its disk.
 fn node(restores_only: bool, state: Option<&JournalState>) -> Node {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
@@ -93,7 +93,7 @@ fn with_revision(number: i64) -> JournalState {
     state
 }
 
-/// From revision 4.
+/// A change from revision 4.
 fn change(number: i64, target: &str) -> PendingChange {
     PendingChange {
         task: Task {
@@ -191,7 +191,7 @@ async fn a_syncer_that_only_restores_answers_each_assignment() {
     assert_eq!(status, None, "its last report stays");
 }
 
-/// One that has never changed the node, and can't.
+/// A node that globalps has never changed, and can't change.
 #[tokio::test]
 async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
     type Spoil = fn(&mut Node);
@@ -225,7 +225,7 @@ async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
         assert!(begun.elapsed() < Duration::from_secs(5), "{case}");
         assert!(!node.agent.node.journal.is_in_use(), "{case}");
     }
-    // What is there is not known.
+    // The state on the disk is unknown.
     let mut node = node(false, None);
     fs::create_dir_all(node.path().with_file_name(".globalps").join("state.json")).unwrap();
     let mut last = object(4, 3);
@@ -249,7 +249,7 @@ fn content(file: &str) -> Content {
     }
 }
 
-/// As on a node that was off during a removal, when the next content begins with the first number again.
+/// For example, a node that was off during a removal, after which revision numbers start again.
 #[tokio::test]
 async fn the_same_number_with_another_id_is_another_revision() {
     let [old, new] = [1, 2].map(|id| Revision::new(1, RevisionId::from_random(id)));
@@ -265,7 +265,7 @@ async fn the_same_number_with_another_id_is_another_revision() {
     assert_eq!((status.in_force(), status.phase), (old, Phase::Synced));
     assert!(fs::read_to_string(node.path()).unwrap().contains("dTpw"));
 
-    // It can't fetch the content yet.
+    // The content can't be fetched yet.
     let status = node.handle(&assigns(new, 2)).await.unwrap();
     assert_eq!(status.in_force(), old, "what it has is not the goal");
     node.agent.assigned.desired = Some((new, content(&newer)));
@@ -299,7 +299,7 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
     node.agent.assigned.desired = Some((revision(6), content(&newer)));
     node.handle(&object(6, 2)).await.unwrap();
     assert!(has_old(), "a file from then is not the node's own");
-    // It can still be rolled back.
+    // The change can still be rolled back.
     let settled = node.agent.node.state.clone().unwrap();
     let mut watching = settled.clone();
     let mut watched = PendingChange {
@@ -336,7 +336,7 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
     assert_eq!(fs::read_to_string(node.path()).unwrap(), own);
 }
 
-/// What counts as the node's own since then may be what is to be forgotten.
+/// Entries that count as the node's own since then may be those to forget.
 #[tokio::test]
 async fn a_node_without_state_or_writes_does_not_claim_to_forget() {
     for (case, spoil) in [
@@ -358,7 +358,7 @@ async fn a_node_without_state_or_writes_does_not_claim_to_forget() {
     let mut object = object(6, 1);
     let annotation = (FORGET_ANNOTATION.to_owned(), "5".to_owned());
     object.metadata.annotations = Some([annotation].into());
-    // As with a full disk.
+    // Simulates a full disk.
     node.agent.node.journal = Journal::next_to(&node.path().join("no-directory/config.json"), "a");
     node.agent.node.state = Some(with_revision(6));
     node.agent.node.access = Access::State;
@@ -379,7 +379,7 @@ async fn a_file_of_another_process_is_restored_with_its_earlier_mode() {
     fs::set_permissions(node.path(), open).unwrap();
     let mut object = object(5, 1);
     node.handle(&object).await.unwrap();
-    // In place, so the narrowed mode stays.
+    // Written in place, so that the narrowed mode stays.
     let theirs = "{ \"auths\": {\"r\": {\"auth\": \"bzpx\"}} }\n";
     fs::write(node.path(), theirs).unwrap();
     let status = node.handle(&object).await.unwrap();
@@ -431,7 +431,7 @@ async fn what_is_in_force_is_maintained_beside_failed_or_held_tasks() {
     }
 }
 
-/// As after a damaged state was moved away.
+/// For example after a damaged state was moved away.
 #[tokio::test]
 async fn entries_that_may_be_of_a_lost_state_stay_and_are_named() {
     for (has_directory, has_status, is_doubted) in [
@@ -509,7 +509,7 @@ async fn a_restart_that_is_waived_stays_waived_after_an_error() {
     }
 }
 
-/// As on a node that was off while the syncers' pods got paths.
+/// For example, a node that was off while the syncers' pods got paths.
 #[tokio::test]
 async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
     const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
@@ -569,7 +569,7 @@ fn in_paths() -> InstalledProvider {
     }
 }
 
-/// It is to be restored by a pod that has no paths of the provider.
+/// A pod without paths of the provider has to restore it.
 async fn without_paths(state: &JournalState) -> Node {
     let mut node = node(false, Some(state));
     let file = HostPath {
@@ -609,7 +609,7 @@ async fn a_provider_in_paths_that_the_pod_lacks_is_not_removed() {
     );
 }
 
-/// Its pod was replaced by one without the directories, as soon as the last node had reported.
+/// The pod was replaced by one without the directories as soon as the last node had reported.
 #[tokio::test]
 async fn a_way_out_that_is_in_force_ends_without_the_directories() {
     let mut state = with_revision(5);

@@ -95,7 +95,7 @@ impl Agent {
         self.finish(state, None, result)
     }
 
-    /// What is in force answers the task, so what this assignment did not change waits for the next one.
+    /// The content in force answers the task, so the rest of this assignment waits for the next one.
     fn answer(&mut self) {
         let task = self.assigned.task.clone();
         let state = self.node.state.as_mut().filter(|it| it.change.is_none());
@@ -105,8 +105,8 @@ impl Agent {
         }
     }
 
-    /// Drops earlier content from the journal, if the cluster asks for it. An error of the disk is no error of the revision in
-    /// force: the next step tries again.
+    /// Drops earlier content from the journal, if the cluster requests it. An error of the disk is not an error of the
+    /// revision in force, so the next step retries.
     pub(super) fn forget_old(&mut self) {
         let known = self.assigned.objects.borrow();
         let annotations = known.object().map(ResourceExt::annotations);

@@ -83,7 +83,7 @@ impl Cluster {
         }
     }
 
-    /// One list and the watch that follows, until an error.
+    /// One list and the watch that follows it, until an error.
     async fn watch_once(&self, sender: &Sender, backoff: &mut Backoff) -> kube::Result<()> {
         let events = list_events(self.objects(), one(&self.node), LIMITS, None);
         pin_mut!(events);

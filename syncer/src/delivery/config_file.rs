@@ -66,7 +66,7 @@ pub(crate) fn rebase(
     })
 }
 
-/// What a kubelet can read of the file; `None`: the file is not a credentials file.
+/// The part of the file that a kubelet can read; `None` if it is not a credentials file.
 pub(crate) fn parsed(file: &FileSnapshot) -> Option<DockerConfig> {
     let FileSnapshot::File { bytes, .. } = file else {
         return Some(DockerConfig::default());
@@ -94,7 +94,7 @@ pub(crate) fn restored(
     if unmanaged.means_the_same(&before) {
         state.snapshot.clone()
     } else if *file == FileSnapshot::Absent && unmanaged.is_empty() {
-        // It was removed, and there is nothing to write.
+        // The file was removed, and there is nothing to write.
         FileSnapshot::Absent
     } else if parsed(file).is_some_and(|found| found.means_the_same(unmanaged))
         && !is_unparsable(file)
@@ -114,8 +114,8 @@ pub(crate) fn is_replaced(file: &FileSnapshot, state: &JournalState) -> bool {
     ours.entries().is_empty() || !has_all(&found, ours.entries())
 }
 
-/// The same, and nothing of globalps is in it, nor is any of the node's own entries lost that globalps replaced: it is the node's
-/// own file again.
+/// Like [`is_replaced`], and the file contains nothing of globalps and all of the node's own entries that globalps had
+/// overridden: it is the node's own file again.
 pub(crate) fn is_own(file: &FileSnapshot, state: &JournalState) -> bool {
     let Some(found) = parsed(file) else {
         return false;
@@ -158,7 +158,7 @@ fn has_all(found: &DockerConfig, entries: &[Entry]) -> bool {
     entries.iter().all(has)
 }
 
-/// Nobody has written the file since globalps merged its entries with the node's own.
+/// Whether no other process has written the file since globalps merged its entries with the node's own.
 pub(crate) fn is_as_written(file: &FileSnapshot, state: &JournalState) -> bool {
     let Some(content) = state.managed.content() else {
         return false;

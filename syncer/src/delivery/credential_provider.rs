@@ -79,7 +79,7 @@ impl ProviderFacts {
     /// The files without the provider, with which the kubelet starts.
     fn removed(&self) -> Result<ProviderSide, Obstacle> {
         match &self.unused {
-            // It has started without them.
+            // The kubelet was started without the flags.
             Some(unused) if !unused.is_running => self.without(),
             _ => self.provider.removed(&self.disk),
         }

@@ -114,7 +114,8 @@ impl<K: Kubelet> Transaction<'_, K> {
         Ok(())
     }
 
-    /// The same for the files of the credential provider. Returns why they no longer allow adding it.
+    /// Like [`Self::keep_what_others_wrote`], for the files of the credential provider. Returns why they no longer
+    /// allow adding it.
     async fn keep_settings(&self, state: &mut JournalState) -> Result<Option<String>, NodeError> {
         let Some(change) = &mut state.change else {
             return Ok(None);
@@ -295,7 +296,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
         match self.kubelet.provider_flag().await {
             Ok(flag) => Ok(self.provider.check_flag(&flag).err()),
-            // Only what is visible can contradict: the kubelet serves.
+            // Only visible evidence can contradict: the kubelet serves.
             Err(KubeletError::Systemd(_)) => Ok(None),
             Err(error) => error.verdict().map(Some),
         }

@@ -80,7 +80,7 @@ impl Writes {
         self.write_files(provider)
     }
 
-    /// The same without the programs, which read the data of each revision.
+    /// Writes everything except the programs, which read the data of each revision.
     pub(super) fn write_files(&self, provider: &Provider) -> Result<bool, NodeError> {
         let mut is_new = false;
         for (path, target) in &self.first {

@@ -76,7 +76,7 @@ impl Journal {
         !is_absent(self.path()) || !is_absent(self.lock_file())
     }
 
-    /// There is a state directory, perhaps of other processes.
+    /// Whether a state directory exists, which may belong to other processes.
     pub(crate) fn has_directory(&self) -> bool {
         fs::symlink_metadata(&self.directory).is_ok()
     }
@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// Such as a copy that a user made while looking at the node.
+    /// For example, a copy that a user made while debugging the node.
     #[test]
     fn a_directory_of_others_stays_and_the_node_is_restored() {
         let directory = tempfile::tempdir().unwrap();

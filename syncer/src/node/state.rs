@@ -78,7 +78,7 @@ impl Obstacle {
     }
 }
 
-/// What one generation of the node's `NodePullSecret` assigns.
+/// The assignment of one generation of the node's `NodePullSecret`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
     /// uid of the object: a generation is only meaningful within one object.
@@ -103,7 +103,7 @@ impl Task {
 pub(crate) enum Step {
     /// Write the new content and restart the kubelet with it.
     Forward,
-    /// It is in force; the kubelet is observed for a while.
+    /// The content is in force; the kubelet is observed for a while.
     Watching,
     /// Write the previous content and restart the kubelet with it.
     Back,
@@ -112,7 +112,7 @@ pub(crate) enum Step {
 /// The credential provider on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct InstalledProvider {
-    /// Its data file.
+    /// The provider's data file.
     pub(crate) data: FileSnapshot,
     pub(crate) config: ProviderConfig,
     /// The kubelet passes pod tokens to it.
@@ -170,7 +170,7 @@ pub(crate) struct ProviderChange {
 }
 
 impl ProviderChange {
-    /// It sets up the provider on a node without one.
+    /// Whether the change sets up the provider on a node without one.
     pub(crate) fn is_way_in(&self) -> bool {
         self.before.installed.is_none() && self.target.installed.is_some()
     }
@@ -183,7 +183,7 @@ pub(crate) struct PendingChange {
     pub(crate) step: Step,
     pub(crate) target: FileSnapshot,
     pub(crate) target_managed: ManagedEntries,
-    /// It takes effect only after a kubelet restart.
+    /// The change only takes effect after a kubelet restart.
     pub(crate) restart: bool,
     /// The unit's `InvocationID` before the restart with the new content was requested; `None` until requested.
     #[serde(default)]
@@ -191,19 +191,19 @@ pub(crate) struct PendingChange {
     pub(crate) before: FileSnapshot,
     pub(crate) before_managed: ManagedEntries,
     pub(crate) before_revision: Revision,
-    /// The same for the restart with the previous content.
+    /// Like `started_from`, for the restart with the previous content.
     #[serde(default)]
     pub(crate) back_from: Option<String>,
     /// Why it is rolled back; empty: not because of the content, so no failure is recorded.
     pub(crate) failure: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<ProviderChange>,
-    /// What a change that this one superseded has written.
+    /// What was written by a change that this one superseded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) superseded: Option<Superseded>,
 }
 
-/// What an unfinished change left, in addition to the state before it.
+/// What an unfinished change left behind, in addition to the state before it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Superseded {
     pub(crate) file: FileSnapshot,
@@ -228,7 +228,7 @@ impl PendingChange {
             || superseded.is_some_and(|superseded| *file == superseded.file)
     }
 
-    /// Its restart has not been requested yet.
+    /// Whether the change's restart has not been requested yet.
     pub(crate) fn awaits_restart(&self) -> bool {
         self.restart && self.step == Step::Forward && self.started_from.is_none()
     }
@@ -240,13 +240,13 @@ impl PendingChange {
         target.or(provider.before.installed.as_ref())
     }
 
-    /// It repairs the provider's data and changes nothing else.
+    /// Whether the change repairs the provider's data and changes nothing else.
     pub(crate) fn is_repair(&self) -> bool {
         let provider = self.provider.as_ref();
         !self.restart && provider.is_some_and(|provider| provider.before == provider.target)
     }
 
-    /// It repairs the revision in force, so it is no answer to a task that failed.
+    /// Whether the change repairs the revision in force, so that it is no attempt at a failed task.
     pub(crate) fn is_upkeep(&self) -> bool {
         self.task.revision == self.before_revision
     }
@@ -273,7 +273,7 @@ pub(crate) struct FailedTask {
     pub(crate) error: String,
     /// The kubelet did not start with the previous file either.
     pub(crate) stuck: bool,
-    /// It was started again later.
+    /// The kubelet was started again later.
     #[serde(default)]
     pub(crate) recovered: bool,
     /// The credential provider failed, not the kubelet.
@@ -384,7 +384,7 @@ impl JournalState {
         }
     }
 
-    /// What remains of it after a restore, to be reported once more.
+    /// The part of the state that remains after a restore, to be reported once more.
     pub(crate) fn restored(&self, file: FileSnapshot) -> Self {
         Self {
             drifts: self.drifts,

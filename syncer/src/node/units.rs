@@ -9,7 +9,7 @@ pub(super) const SETTLED: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) name: &'static str,
-    /// Such as `active`, `activating` or `failed`.
+    /// For example `active`, `activating` or `failed`.
     pub(crate) active_state: String,
     /// Since it last became active, by the node's monotonic clock: the other one may be set back.
     pub(crate) active_for: Duration,
@@ -24,13 +24,13 @@ impl Candidate {
         matches!(self.active_state.as_str(), "active" | "reloading")
     }
 
-    /// Its kubelet may accept connections.
+    /// Whether the unit's kubelet may accept connections.
     pub(crate) fn may_serve(&self) -> bool {
         let is_down = matches!(self.active_state.as_str(), "failed" | "inactive");
         self.is_active() || self.runs_kubelet && !is_down
     }
 
-    /// Its state, as a clause.
+    /// The unit's state, as a clause.
     pub(crate) fn shown(&self) -> String {
         format!("`{}` is {}", self.name, self.active_state)
     }
@@ -39,7 +39,7 @@ impl Candidate {
         self.is_active() && self.runs_kubelet
     }
 
-    /// It runs a kubelet from its first start on, though perhaps not for long.
+    /// Whether the unit has run a kubelet since its first start, even if only for a short time.
     fn runs_it_steadily(&self) -> bool {
         self.runs_it() && self.restarts == 0
     }

@@ -258,7 +258,7 @@ mod tests {
         object.metadata.uid = Some("u".to_owned());
         reporter.report(&object, status(Phase::Synced));
         let sent = receiver.borrow_and_update().clone().unwrap().status;
-        // As the API server returns it.
+        // In the API server's form.
         let stored = serde_json::from_value(serde_json::to_value(sent).unwrap()).unwrap();
         let overwritten = NodePullSecretStatus {
             revision: 7,

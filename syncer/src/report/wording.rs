@@ -66,7 +66,7 @@ pub(crate) fn failure(failure: &FailedTask) -> (Phase, Reason, String) {
     (phase, reason, format!("{}; {way_on}", failure.error))
 }
 
-/// Message for a node where the credential provider is not possible.
+/// Message for a node that can't use the credential provider.
 pub(crate) fn obstacle(error: &str) -> String {
     format!(
         "{error}; until this is resolved the credentials file has the credentials for every pod"

@@ -26,8 +26,9 @@ pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<StatusReport>> {
                         backoff.reset();
                         break;
                     }
-                    // If the object is deleted, nobody needs the status. A conflict means another object of that name, whose
-                    // status follows soon, or two concurrent writes: the write is repeated.
+                    // If the object is deleted, the status is obsolete. A conflict means that another object of that
+                    // name exists, whose status follows soon, or a concurrent write, after which this write is
+                    // repeated.
                     Err(error) if error.is_not_found() => break,
                     Err(error) => tracing::warn!(%error, "could not write the status"),
                 }

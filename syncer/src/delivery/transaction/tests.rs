@@ -25,7 +25,7 @@ struct Fake {
     /// systemd does not list the processes.
     is_unlisted: bool,
     cooldown: Duration,
-    /// What another process writes, and where, while the kubelet starts.
+    /// What another process writes while the kubelet starts, and to which file.
     written_meanwhile: Option<(PathBuf, &'static str)>,
     /// The state directory, which can't be written any more once the kubelet was started.
     full_disk: Option<PathBuf>,
@@ -101,7 +101,7 @@ impl Kubelet for Fake {
 const OLD: &str = r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="}}}"#;
 const NEW: &str = r#"{"auths":{"test.registry.com":{"auth":"dGVzdDp0ZXN0"}}}"#;
 
-/// For a node whose program is `program` next to the file.
+/// A provider whose program is `program` next to the file.
 fn provider(path: &Path) -> Provider {
     let path = HostPath {
         here: path.to_owned(),
@@ -349,7 +349,7 @@ async fn without_the_bus_a_change_waits_then_has_one_restart() {
     }
 }
 
-/// With `restart: Never` the pod has no bus, and the journal may have a change of the pod before it.
+/// With `restart: Never` the pod has no bus, but the journal may contain a change of the previous pod.
 #[tokio::test(start_paused = true)]
 async fn a_change_whose_restart_is_waived_needs_no_bus() {
     let asked = Some("0".to_owned());

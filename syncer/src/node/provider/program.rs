@@ -61,7 +61,7 @@ impl Provider {
         if matches!(self.way, Way::Flags(_)) {
             // Files of other processes stay.
             let _ = fs::remove_dir(directory);
-            // Also if it was removed before a power cut.
+            // Needed even if the file was removed before a power cut.
             file::sync_parent(directory)?;
         }
         Ok(())
@@ -105,7 +105,7 @@ impl Provider {
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Its error output could name registries.
+            // The program's error output could name registries.
             .stderr(Stdio::null())
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| failed(&error))?;

@@ -1,4 +1,4 @@
-//! Where the provider is on a node whose kubelet has flags for one already.
+//! Location of the provider on a node whose kubelet already has the flags for one.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,8 @@ impl Way {
 }
 
 impl Provider {
-    /// The same where it was set up, whichever paths this program was started with. Fails if they are not in its container.
+    /// The location where the provider was set up, independently of this program's paths. Fails if its container lacks
+    /// the directories.
     pub(crate) fn of_installed(&self, installed: &InstalledProvider) -> Result<Self, Obstacle> {
         if installed.set_up == self.set_up() {
             return Ok(self.clone());
@@ -52,7 +53,7 @@ impl Provider {
         Ok(self.at(Way::of((on_node(config), on_node(bin_dir)))))
     }
 
-    /// The same beside the credentials file, which every syncer reaches.
+    /// The location next to the credentials file, which every syncer can access.
     pub(super) fn own(&self) -> Self {
         self.at(Way::own(&self.data))
     }

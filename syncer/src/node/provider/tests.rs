@@ -308,7 +308,7 @@ fn a_provider_named_by_flags_or_file_is_found_without_a_state() {
     assert!(provider.write_flags(true).unwrap() && provider.installed().unwrap().is_some());
     let found = provider.installed().unwrap().unwrap();
     assert_eq!((found.config, found.tokens), (config, true));
-    // One of two flags.
+    // One of the two flags.
     let half = fs::read_to_string(&flags).unwrap();
     let half = half.replace("-bin-dir=", "-bin-dirs=");
     fs::write(&flags, half).unwrap();

@@ -63,7 +63,7 @@ impl Provider {
                     .document(&self.data.text(), installed.tokens);
                 write(&self.config.here, FileSnapshot::Absent.with_bytes(document))
             }
-            // Without their own file, nothing names the provider.
+            // The provider has no file of its own, so nothing names it.
             Way::Directory | Way::Shared => Ok(()),
         }
     }
