@@ -107,7 +107,7 @@ struct Text(Box<RawValue>);
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // With another name the text is made from the value, which takes longer.
+        // With another name, serde_json would serialize the value to text again, which takes longer.
         deserializer.deserialize_newtype_struct("$serde_json::private::RawValue", TextVisitor)
     }
 }
@@ -213,7 +213,7 @@ macro_rules! view {
 /// The fields of an object or of its metadata, not decoded yet.
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Decodes one object. An error means that it is no object at all.
+/// Decodes one object. An error means that the data is not an object at all.
 pub fn decode<K: DeserializeOwned, const OWNERS: bool>(
     text: &RawValue,
 ) -> serde_json::Result<Item<K, OWNERS>> {
@@ -228,7 +228,7 @@ pub fn decode<K: DeserializeOwned, const OWNERS: bool>(
         metadata.insert("managedFields".to_owned(), owners);
     }
     metadata.retain(|key, value| key != "creationTimestamp" || is_plausible(value));
-    // That there is one matters, not which.
+    // Only the presence of a time matters, not its value.
     let deleted = to_raw_value(&Timestamp::UNIX_EPOCH)?;
     if let Some(time) = metadata.get_mut("deletionTimestamp")
         && time.get() != "null"
@@ -314,7 +314,7 @@ pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Erro
     })
 }
 
-/// Where the parser was.
+/// One level of the parser's path.
 enum PathStep {
     Key(String),
     Index(usize),

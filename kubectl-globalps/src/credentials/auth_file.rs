@@ -158,7 +158,7 @@ impl AuthFile {
                 "log in to the registry once more, or take the entry out",
             )
         })?;
-        // A user without a password, or a password without a user, can't authenticate.
+        // Neither a user without a password nor a password without a user can authenticate.
         let complete = credential.filter(|credential| credential.is_complete());
         if complete.is_none() && entry.has_identity_token() {
             return Err(identity_token(registry, &self.name));

@@ -152,7 +152,7 @@ pub(crate) async fn look_up(file: &AuthFile, registry: &str) -> Result<Option<Cr
     Ok(None)
 }
 
-/// Without `--registry`, the files must have exactly one registry. A file that has grown over the years may contain
+/// Without `--registry` or `--all`, the files must have exactly one registry. A file that has grown over the years may contain
 /// credentials that don't belong on every node.
 fn chosen(
     files: &[AuthFile],
