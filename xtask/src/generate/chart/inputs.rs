@@ -1,5 +1,5 @@
-//! What the builders of the manifests are called with: every option, with marks for what depends on values, and the expression of Helm
-//! that each mark becomes.
+//! The arguments of the builders of the manifests: every option, with marks for everything that depends on values, and
+//! the Helm expression that replaces each mark.
 
 use std::collections::BTreeSet;
 

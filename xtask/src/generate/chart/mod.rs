@@ -201,7 +201,7 @@ fn hub_template(objects: Vec<Value>) -> String {
     for object in objects {
         let kind = object["kind"].as_str().unwrap_or_default();
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        // Those of the first shard are like those of the others.
+        // The objects of the first shard equal those of the others.
         let is_shard = matches!(kind, "NetworkPolicy" | "Deployment");
         if is_shard && name != second {
             continue;
