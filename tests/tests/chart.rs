@@ -16,7 +16,7 @@ use common::{cluster, docker_config};
 use globalps_core::api::{
     Attach, DeliveryType, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
 };
-use globalps_manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{Allowed, HubInstall, Manifests, NamespaceAccess, OperatorAccess};
 use globalps_testkit::companions::{helm, helm3};
 use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
 use globalps_testkit::{Access, Cluster, Node, config_file, kubernetes, until};
@@ -137,8 +137,8 @@ fn image(name: &str) -> String {
     format!("registry.example.com/{name}:1")
 }
 
-fn plain() -> Install {
-    Install::of_images(image("globalps-controller"), image("globalps-syncer"))
+fn plain() -> Manifests {
+    Manifests::of_images(image("globalps-controller"), image("globalps-syncer"))
 }
 
 fn values(more: Value) -> Value {
@@ -198,7 +198,7 @@ fn in_namespaces(secret: &str, attach: Attach, detaches: bool) -> Option<Namespa
     })
 }
 
-fn installations() -> Vec<(Install, Value)> {
+fn installations() -> Vec<(Manifests, Value)> {
     let catalogs = [("olm", "pull"), ("olm", "other"), ("team", "pull")];
     let catalogs = catalogs.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
     let provider = ProviderPaths {
@@ -208,7 +208,7 @@ fn installations() -> Vec<(Install, Value)> {
     vec![
         (plain(), json!({})),
         (
-            Install {
+            Manifests {
                 namespace: "pull-secrets".to_owned(),
                 sources: vec![source("team-a"), source("team-b")],
                 delivery: Some(DeliveryType::CredentialProvider),
@@ -219,7 +219,7 @@ fn installations() -> Vec<(Install, Value)> {
             json!({"namespace": "pull-secrets", "images": {"pullSecret": "images"}}),
         ),
         (
-            Install {
+            Manifests {
                 original: Some(secret("openshift-config", "pull-secret")),
                 image_pull_secrets: in_namespaces("global-pull-secret", Attach::Admission, false),
                 ..plain()
@@ -227,14 +227,14 @@ fn installations() -> Vec<(Install, Value)> {
             json!({}),
         ),
         (
-            Install {
+            Manifests {
                 image_pull_secrets: in_namespaces("pull", Attach::ServiceAccounts, false),
                 ..plain()
             },
             json!({}),
         ),
         (
-            Install {
+            Manifests {
                 image_pull_secrets: in_namespaces("pull", Attach::Admission, true),
                 operators: Some(OperatorAccess {
                     secrets: BTreeSet::from(catalogs),
@@ -246,7 +246,7 @@ fn installations() -> Vec<(Install, Value)> {
             ]}}),
         ),
         (
-            Install {
+            Manifests {
                 hosted_control_plane: Some(HostedControlPlaneRef {
                     namespace: "clusters".to_owned(),
                     name: "one".to_owned(),
@@ -260,7 +260,7 @@ fn installations() -> Vec<(Install, Value)> {
             json!({}),
         ),
         (
-            Install {
+            Manifests {
                 allowed: Allowed::with(
                     &["my-kubelet.service".to_owned(), "other.service".to_owned()],
                     &["/data/kubelet/auth.json".to_owned()],
@@ -383,7 +383,7 @@ fn the_chart_of_a_release_names_its_images_by_digest() {
         fs::write(&archive, package).unwrap();
         archive
     });
-    let install = Install::of_images(image(0), image(2)).objects();
+    let install = Manifests::of_images(image(0), image(2)).objects();
     let values = json!({"globalPullSecret": spec(&install), "hub": {"enabled": true}});
     let hub = HubInstall {
         image: image(1),
@@ -572,8 +572,9 @@ fn the_kustomize_base_is_installs_and_an_overlay_sets_images() {
         )
     };
     let version = env!("CARGO_PKG_VERSION");
-    let objects =
-        |controller: &str, syncer: &str| by_name(Install::of_images(controller, syncer).objects());
+    let objects = |controller: &str, syncer: &str| {
+        by_name(Manifests::of_images(controller, syncer).objects())
+    };
     let base = objects(
         &format!("globalps-controller:{version}"),
         &format!("globalps-syncer:{version}"),

@@ -9,7 +9,7 @@ use common::objects::{account, apply, namespace, registries_of, wait_references}
 use common::{cluster, docker_config, write};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
 use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
-use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
+use globalps_manifests::{Manifests, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::olm::{catalog, delete, install_olm, set_versions, subscription, version};
 use globalps_testkit::product::{NAMESPACE, Product, pull_secret, reconfigure, run};
@@ -385,7 +385,7 @@ fn rights_come_and_go(event: &Value, away: &mut BTreeMap<&str, Option<Timestamp>
 
 /// All permissions in the manifests.
 fn rights() -> BTreeSet<Right> {
-    let install = Install {
+    let install = Manifests {
         original: Some(original()),
         image_pull_secrets: Some(NamespaceAccess {
             secret_name: DELIVERED.to_owned(),
@@ -395,7 +395,7 @@ fn rights() -> BTreeSet<Right> {
         operators: Some(OperatorAccess {
             secrets: [(CATALOG.0.to_owned(), CATALOG.1.to_owned())].into(),
         }),
-        ..Install::of_images("c", "s")
+        ..Manifests::of_images("c", "s")
     };
     let syncer = syncer_objects(NAMESPACE, "s", &GlobalPullSecretSpec::default());
     let objects = [install.objects(), syncer.values()].concat();

@@ -25,7 +25,7 @@ use super::{
 
 /// Input of an installation's manifests.
 #[derive(Clone, Debug, Default)]
-pub struct Install {
+pub struct Manifests {
     /// Reference with tag or digest, for both replicas.
     pub controller_image: String,
     /// Reference with tag or digest, for the agents on nodes.
@@ -52,7 +52,7 @@ pub struct Install {
     pub allowed: Allowed,
 }
 
-impl Install {
+impl Manifests {
     /// The defaults with these two images.
     pub fn of_images(controller: impl Into<String>, syncer: impl Into<String>) -> Self {
         Self {

@@ -5,7 +5,7 @@ use globalps_core::api::{
     KubeconfigRef, SecretRef, SourceRef,
 };
 use globalps_core::names;
-use globalps_manifests::{Allowed, Install as Manifests};
+use globalps_manifests::{Allowed, Manifests};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Resource as _;
 use serde_json::Value;

@@ -2,7 +2,7 @@
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
 use globalps_dockerconfig::DockerConfig;
-use globalps_manifests::Install;
+use globalps_manifests::Manifests;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::Api;
 use kube::api::ListParams;
@@ -31,7 +31,7 @@ pub(super) async fn deliveries(
 }
 
 /// The effect of an installation or upgrade on kubelets, if it changes how credentials reach them.
-pub(super) async fn of_installation(cluster: &Cluster<'_>, manifests: &Install) -> Vec<String> {
+pub(super) async fn of_installation(cluster: &Cluster<'_>, manifests: &Manifests) -> Vec<String> {
     let (global, gps) = pull_secret::seen(cluster).await;
     let mut found = deliveries(cluster, global.as_ref(), gps.as_ref()).await;
     found.wanted = manifests.delivery.unwrap_or(found.wanted);

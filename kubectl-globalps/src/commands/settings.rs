@@ -4,7 +4,7 @@ use std::path::Path;
 
 use globalps_core::api::{Attach, GlobalPullSecret, GlobalPullSecretSpec};
 use globalps_core::names;
-use globalps_manifests::{Allowed, Install as Manifests, NamespaceAccess};
+use globalps_manifests::{Allowed, Manifests, NamespaceAccess};
 use kube::Resource as _;
 use serde_json::{Value, json};
 

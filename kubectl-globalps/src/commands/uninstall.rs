@@ -7,7 +7,7 @@ use globalps_core::api::{
     Attach, GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef, SourceRef,
 };
 use globalps_core::names;
-use globalps_manifests::{Agent, Install as Manifests, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{Agent, Manifests, NamespaceAccess, OperatorAccess};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use globalps_manifests::Install;
+use globalps_manifests::Manifests;
 use globalps_testkit::{Cluster, wait};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Installs globalps from its own manifests, with an image that can't run; returns when its policies are in force.
 pub fn install(cluster: &Cluster, syncer_image: &str) {
-    let install = Install::of_images("registry.example.com/globalps-controller:2", syncer_image);
+    let install = Manifests::of_images("registry.example.com/globalps-controller:2", syncer_image);
     cluster.apply_all(&install.objects()).unwrap();
     policies_in_force(cluster);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET, ROLLED_OUT_SECRET};
-use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
+use globalps_manifests::{Manifests, NamespaceAccess, OperatorAccess, sources_access};
 use kube::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -91,11 +91,11 @@ impl Stage {
             attach,
             detaches: false,
         };
-        let install = Install {
+        let install = Manifests {
             delivery: (attach.is_some() || operators.is_some()).then_some(DeliveryType::None),
             image_pull_secrets: attach.map(access),
             operators,
-            ..Install::of_images("none", "none")
+            ..Manifests::of_images("none", "none")
         };
         let mut objects = install.objects();
         objects.push(pod(&objects)?);

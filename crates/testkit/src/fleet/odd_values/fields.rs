@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_manifests::{HubInstall, Install};
+use globalps_manifests::{HubInstall, Manifests};
 use serde_json::{Map, Value, json};
 
 use crate::kubernetes::VERSION;
@@ -60,7 +60,7 @@ fn schema(kind: &str) -> Option<Value> {
         trusted_namespaces: Vec::new(),
         shards: 1,
     };
-    let objects = Install::of_images("none", "none").objects();
+    let objects = Manifests::of_images("none", "none").objects();
     let mut crds = objects.into_iter().chain(hub.objects());
     let crd = crds.find(|object| object["spec"]["names"]["kind"] == kind)?;
     Some(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone())
