@@ -276,8 +276,7 @@ fn installations() -> Vec<(Manifests, Value)> {
     ]
 }
 
-/// The texts with sorted lists and without duplicates: the chart appends values to the known ones, while the builders
-/// sort.
+/// The texts with sorted lists and without duplicates: the chart appends values to the known ones, while the builders sort.
 fn in_order(value: &Value) -> Value {
     match value {
         Value::String(text) => {

@@ -1,6 +1,5 @@
-//! Many clusters without a hub: a `ClusterResourceSet` of Cluster API writes the pull secret into other clusters, and
-//! globalps delivers it to their nodes. Uses Cluster API's own manager on a management cluster, and one member with a
-//! real node.
+//! Many clusters without a hub: a `ClusterResourceSet` of Cluster API writes the pull secret into other clusters, and globalps
+//! delivers it to their nodes. Uses Cluster API's own manager on a management cluster, and one member with a real node.
 
 mod common;
 

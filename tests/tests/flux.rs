@@ -1,6 +1,5 @@
-//! Flux's kustomize-controller owns the pull secret and the configuration, with the manifests of `docs/ecosystem.md`.
-//! It applies, reverts and prunes them. The test replaces Git and source-controller: it serves each commit's files as
-//! an artifact.
+//! Flux's kustomize-controller owns the pull secret and the configuration, with the manifests of `docs/ecosystem.md`. It applies,
+//! reverts and prunes them. The test replaces Git and source-controller: it serves each commit's files as an artifact.
 
 mod common;
 

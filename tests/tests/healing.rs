@@ -363,8 +363,7 @@ fn an_uninstall_that_skips_unreachable_nodes_ends((cluster, product, nodes): Fle
         .find(|node| node.name() != gone.name())
         .unwrap();
     gone.power_cut().unwrap();
-    // The plugin drops an unreachable node as soon as the Secret is deleted, before the controller treats the Secret as
-    // deleted.
+    // The plugin drops an unreachable node as soon as the Secret is deleted, before the controller treats the Secret as deleted.
     wait("the node to be unreachable", POLL, || {
         let node = cluster.get("", &format!("node/{}", gone.name()))?;
         let conditions = node["status"]["conditions"].as_array();

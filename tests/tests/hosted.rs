@@ -1,6 +1,5 @@
-//! The original pull secret of a `HostedControlPlane`: rotated on the management cluster, in force on the hosted
-//! cluster's nodes. Two control planes with an API server each; the hosted cluster's controller connects to the other
-//! with a kubeconfig.
+//! The original pull secret of a `HostedControlPlane`: rotated on the management cluster, in force on the hosted cluster's nodes.
+//! Two control planes with an API server each; the hosted cluster's controller connects to the other with a kubeconfig.
 
 mod common;
 
@@ -125,8 +124,7 @@ fn the_original_stays_while_the_management_cluster_is_away(
     wait_auth(nodes, PASSWORDS[2]);
 }
 
-/// Creates a control plane with its pull secret, and a user with permission to read these two. Returns the user's
-/// token.
+/// Creates a control plane with its pull secret, and a user with permission to read these two. Returns the user's token.
 fn prepare(management: &Cluster) -> String {
     let spec = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "pullSecret": {"type": "object", "properties": {"name": {"type": "string"}}}}}}});

@@ -1,6 +1,5 @@
-//! Member clusters that an attacker controls send the hub arbitrary responses, and a tenant writes many large objects.
-//! Uses the hub's process, a management cluster without nodes, and simulated members: some are honest, each of the
-//! others lies in one way.
+//! Member clusters that an attacker controls send the hub arbitrary responses, and a tenant writes many large objects. Uses the
+//! hub's process, a management cluster without nodes, and simulated members: some are honest, each of the others lies in one way.
 
 mod common;
 
@@ -88,9 +87,8 @@ fn a_lying_member_changes_only_what_is_said_of_itself() {
     a_tenant_harms_only_its_namespace(&stage, &hub, &members, &runtime, process);
 }
 
-/// A tenant creates 500 Secrets of 1 MB, each of which registers a cluster, is named like a revision and has the label
-/// of Cluster API, and objects with ever new names. The running hub, and one that starts then, still serve the other
-/// namespaces.
+/// A tenant creates 500 Secrets of 1 MB, each of which registers a cluster, is named like a revision and has the label of Cluster
+/// API, and objects with ever new names. The running hub, and one that starts then, still serve the other namespaces.
 fn a_tenant_harms_only_its_namespace(
     stage: &HubStage,
     hub: &Hub,

@@ -50,8 +50,7 @@ fn a_registry_with_a_password_takes_the_right_one_and_no_other() {
     );
     desk.add_as("wrong", &address, &["--skip-check"], &[])
         .goes_on(&names, "+R: ***\n");
-    // The check requests access to a path that may be a repository. If the repository does not exist, this is not an
-    // error.
+    // The check requests access to a path that may be a repository. If the repository does not exist, this is not an error.
     desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]).goes_on(&names, "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
          warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n");
     let asked = desk.api.asked();
@@ -283,8 +282,7 @@ fn a_registry_that_opens_only_v2_gets_the_credentials() {
     );
     let warning = "warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n";
     let accepts = "accepts the credentials, but asks for no login at `/v2/`, so nodes with CRI-O don't send them";
-    // The challenge, whether `/v2/` checks a password that is sent to it, and the name of the component that rejects a
-    // wrong one.
+    // The challenge, whether `/v2/` checks a password that is sent to it, and the name of the component that rejects a wrong one.
     for (challenge, reads, rejects) in [
         ("Basic realm=\"x\"", false, "R/v2/team/app/tags/list"),
         ("Basic realm=\"x\"", true, "R/v2/"),

@@ -1,5 +1,4 @@
-//! Pull secrets in namespaces, on a cluster whose nodes get no credentials: by admission, by service accounts, and
-//! errors.
+//! Pull secrets in namespaces, on a cluster whose nodes get no credentials: by admission, by service accounts, and errors.
 
 mod common;
 

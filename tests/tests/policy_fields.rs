@@ -22,8 +22,7 @@ use serde_json::{Value, json};
 const IMAGE: &str = "registry.example.com/globalps-syncer:2";
 const AGENT: &str = "global-pull-secret-syncer";
 
-/// Fields that no client may set, or not on an existing object: the API server refuses every value before it evaluates
-/// policies.
+/// Fields that no client may set, or not on an existing object: the API server refuses every value before it evaluates policies.
 const KUBERNETES_REFUSES: [&str; 15] = [
     "apiVersion",
     "kind",
@@ -42,8 +41,7 @@ const KUBERNETES_REFUSES: [&str; 15] = [
     "type",
 ];
 
-/// Fields that require another value with them, which is refused: a claim or a volume of the pod, another kind of
-/// subject.
+/// Fields that require another value with them, which is refused: a claim or a volume of the pod, another kind of subject.
 const OF_REFUSED: [&str; 4] = [
     "subjects[].apiGroup",
     "].resources",

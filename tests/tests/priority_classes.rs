@@ -1,5 +1,4 @@
-//! A cluster that admits pods with Kubernetes' own priority classes only in namespaces whose quota names these, like
-//! GKE.
+//! A cluster that admits pods with Kubernetes' own priority classes only in namespaces whose quota names these, like GKE.
 
 mod common;
 

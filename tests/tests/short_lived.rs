@@ -103,8 +103,7 @@ impl World<'_> {
 
         let file = self.refreshes(&api, REFRESHES);
         println!("ConfigFile: {file:?}");
-        // Of two passwords requested at the same moment, the second one may arrive before or after the restart for the
-        // first.
+        // Of two passwords requested at the same moment, the second one may arrive before or after the restart for the first.
         let starts = file.refreshes..=file.passwords;
         assert!(starts.contains(&file.kubelet_starts), "{file:?}");
         let check = self.check();
@@ -141,8 +140,7 @@ impl World<'_> {
             json_reply(&body)
         })
         .unwrap();
-        // The managed identity of the machine, and the registry, which exchanges the identity's token for one of its
-        // own.
+        // The managed identity of the machine, and the registry, which exchanges the identity's token for one of its own.
         let identity = Server::web(None, |_| {
             let body = json!({
                 "access_token": "of-the-machine", "expires_on": "4000000000", "resource": "r", "token_type": "Bearer",

@@ -285,8 +285,7 @@ fn a_standby_syncer_is_ready_while_another_one_answers() {
     wait_synced(&node, 2);
 }
 
-/// For example, its ServiceAccount was recreated, but its pod was not deleted: the next syncer waits for the node's
-/// lock.
+/// For example, its ServiceAccount was recreated, but its pod was not deleted: the next syncer waits for the node's lock.
 #[test]
 fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
     let directory = tempfile::tempdir().unwrap();
@@ -347,8 +346,7 @@ fn a_syncers_memory_is_neither_dumped_nor_readable() {
     const NOBODY: u32 = 65534;
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("globalps-syncer");
-    // Copied by another process, because a program can't be executed while another test's new child process still has
-    // it open.
+    // Copied by another process, because a program can't be executed while another test's new child process still has it open.
     let mut copy = Command::new("cp");
     assert!(
         copy.arg(PROGRAM.path())

@@ -229,8 +229,7 @@ impl Cache {
         self.global.get()?.metadata.resource_version.as_deref()
     }
 
-    /// The content of `global-pull-secret-rolled-out`; `None` if the Secret does not exist, or another client changed
-    /// it first.
+    /// The content of `global-pull-secret-rolled-out`; `None` if the Secret does not exist, or another client changed it first.
     pub(crate) fn rolled_out(&self) -> Option<RolledOutWrite> {
         self.rolled_out.get().and_then(secret::decode_rolled_out)
     }

@@ -27,8 +27,7 @@ const MANY: usize = 1000;
 pub(super) struct Objects {
     pub(super) store: Kept<Box<ClusterPullSecret>>,
     specs: OwnSpecs<ClusterPullSecretSpec>,
-    /// Objects whose status another client changed, until this process has rewritten it. The cache keeps the previous
-    /// status.
+    /// Objects whose status another client changed, until this process has rewritten it. The cache keeps the previous status.
     statuses: BTreeSet<String>,
     /// The last state of those that another client deleted, until the hub writes them again.
     deleted: BTreeMap<String, Box<ClusterPullSecret>>,

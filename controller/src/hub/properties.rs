@@ -204,8 +204,7 @@ struct Member {
     content: Option<Revision>,
     /// The cluster that it was written for, by its name on the hub.
     written_for: usize,
-    /// The cluster's identity when it got the content. With another identity it is a new cluster, whose content is not
-    /// the hub's.
+    /// The cluster's identity when it got the content. With another identity it is a new cluster, whose content is not the hub's.
     content_as: String,
     /// The last number that the hub has written there.
     written: i64,

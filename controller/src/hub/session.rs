@@ -242,8 +242,7 @@ impl Session {
         false
     }
 
-    /// With the same kubeconfig, a cluster that no longer permits this session to read its identity still counts as the
-    /// same one.
+    /// With the same kubeconfig, a cluster that no longer permits this session to read its identity still counts as the same one.
     pub(super) async fn identify(&mut self, client: &Client) -> Result<(), ReasonAndMessage> {
         let found = identity(client).await?;
         self.identity = found.or(self.identity.take()).or(Some(String::new()));
@@ -355,8 +354,7 @@ impl Session {
                 let version = self.facts.target.as_ref().map(|target| &target.version);
                 let body = body(spec, release, version);
                 let params = PatchParams {
-                    // Reverts what another client has set in the hub's own Secret; `version` makes the write fail if
-                    // the Secret has changed.
+                    // Reverts other clients' changes of the hub's own Secret; fails if its version is no longer `version`.
                     force: self.facts.target.as_ref().is_some_and(TargetView::is_own),
                     ..PatchParams::apply(&self.shared.manager)
                 };

@@ -23,9 +23,8 @@ pub fn parse(text: &str) -> Option<Kubeconfig> {
     serde_json::from_value(document).ok()
 }
 
-/// Rejects parts that only work on the machine where the kubeconfig was written. A program would run with the
-/// permissions of the process that uses the kubeconfig, and a path would name a file of that process, which must not be
-/// sent to the server.
+/// Rejects parts that only work on the machine where the kubeconfig was written. A program would run with the permissions of the
+/// process that uses the kubeconfig, and a path would name a file of that process, which must not be sent to the server.
 pub fn reject_unsupported(kubeconfig: &Kubeconfig) -> Result<(), Unsupported> {
     let wanted = kubeconfig.current_context.as_deref();
     let context = kubeconfig

@@ -72,8 +72,7 @@ impl References {
         self.change_if(|name| !has(&self.names, name), wanted, stays)
     }
 
-    /// Like [`Self::change`], for names that only globalps uses: a reference that only lacks its record is recorded
-    /// again.
+    /// Like [`Self::change`], for names that only globalps uses: a reference that only lacks its record is recorded again.
     pub fn change_of_own(
         &self,
         wanted: &BTreeSet<&str>,

@@ -137,8 +137,7 @@ impl State {
         *self == Self::default()
     }
 
-    /// Keeps the configuration that the current one replaced, and the current one, only as far as they fit into a
-    /// Secret.
+    /// Keeps the configuration that the current one replaced, and the current one, only as far as they fit into a Secret.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         if !self.fits() {

@@ -13,8 +13,7 @@ pub(super) const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Maximum number of times that a text is decoded to recognize it.
 const MAX_TIMES: usize = 4;
 
-/// Like Go, skips line breaks and ignores unused bits at the end. The error is the offset of the first byte that is not
-/// base64.
+/// Like Go, skips line breaks and ignores unused bits at the end. The error is the offset of the first byte that is not base64.
 pub(super) fn decode_base64(text: &str, padded: bool) -> Result<Zeroizing<Vec<u8>>, usize> {
     let padding = if padded {
         DecodePaddingMode::RequireCanonical

@@ -12,9 +12,8 @@ use super::content::{Content, ContentError, RawData, ScopedConfig};
 use super::scope::PodIdentity;
 use super::token::pod_identity;
 
-/// The audience of an answer. The kubelet runs one provider without a token, for content for every pod, and one with
-/// the pod's token, for content with a scope. The first one's answer never depends on a token, so it applies to the
-/// whole node.
+/// The audience of an answer. The kubelet runs one provider without a token, for content for every pod, and one with the pod's
+/// token, for content with a scope. The first one's answer never depends on a token, so it applies to the whole node.
 #[derive(Clone, Copy, Debug)]
 pub enum Audience<'a> {
     /// Every pod on the node: content without a scope.

@@ -181,8 +181,7 @@ pub fn parse_data(bytes: &[u8]) -> Result<Data, ContentError> {
     })
 }
 
-/// Parses [`render_scoped`]. An error in one entry fails everything, because a guess could give credentials to the
-/// wrong pods.
+/// Parses [`render_scoped`]. An error in one entry fails everything, because a guess could give credentials to the wrong pods.
 pub fn parse_scoped(bytes: &[u8]) -> Result<Vec<ScopedConfig>, ContentError> {
     let list: Vec<RawScoped> = serde_json::from_slice(bytes).map_err(|_| ContentError::Damaged)?;
     list.into_iter().map(RawScoped::read).collect()

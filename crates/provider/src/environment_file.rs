@@ -18,8 +18,7 @@ pub(super) struct VariableAssignment {
     value: Vec<Byte>,
     /// The value in the file, with its quotes.
     at: Range<usize>,
-    /// Whether it follows a comment that ends in a backslash: before version 254, systemd treats it as part of the
-    /// comment.
+    /// Whether it follows a comment that ends in a backslash: before version 254, systemd treats it as part of the comment.
     pub(super) is_ambiguous: bool,
 }
 

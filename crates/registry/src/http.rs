@@ -1,5 +1,4 @@
-//! Sends one request, through a proxy and TLS if necessary. Every stage has its own error; one deadline covers all of
-//! them.
+//! Sends one request, through a proxy and TLS if necessary. Every stage has its own error; one deadline covers all of them.
 
 use std::future::Future;
 use std::io;

@@ -130,8 +130,7 @@ fn install_crds(cluster: &Cluster, kind: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds its own program with few providers and generators, from a copy, because Go can't replace files of a
-/// downloaded module.
+/// Builds its own program with few providers and generators, from a copy, because Go can't replace files of a downloaded module.
 fn build_external_secrets(source: &Path) -> Result<PathBuf> {
     let release = source.file_name().context("a release")?;
     let sources = std::path::absolute(target_dir())?.join("kubernetes/src");

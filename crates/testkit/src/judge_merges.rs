@@ -1,5 +1,4 @@
-//! Judges merges with the kubelet's and containers/image's own code: a merge must not take a credential away from any
-//! image.
+//! Judges merges with the kubelet's and containers/image's own code: a merge must not take a credential away from any image.
 
 use anyhow::Result;
 use globalps_dockerconfig::{DockerConfig, Precedence, merge, parse};

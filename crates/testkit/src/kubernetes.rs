@@ -182,8 +182,7 @@ pub(crate) fn module_dir(directory: &str, module: &str) -> Result<PathBuf> {
     Ok(dir.into())
 }
 
-/// Builds a program from a Go module of the tests, next to those of Kubernetes. A lock makes other processes wait for
-/// the build.
+/// Builds a program from a Go module of the tests, next to those of Kubernetes. A lock makes other processes wait for the build.
 pub(crate) fn build_beside(
     module: &str,
     flags: &[&str],

@@ -89,8 +89,7 @@ pub(crate) fn mod_file(directory: &Path, version: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Writes a go.mod: the Kubernetes module refers to its staging modules by directory, but they are published as modules
-/// too.
+/// Writes a go.mod: the Kubernetes module refers to its staging modules by directory, but they are published as modules too.
 fn go_mod(directory: &Path, version: &str) -> Result<String> {
     let module = format!("k8s.io/kubernetes@{version}");
     let Output { status, stdout, .. } = go(directory)

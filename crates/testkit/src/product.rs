@@ -226,9 +226,8 @@ impl<'a> Product<'a> {
         waited.with_context(|| format!("status: {}", self.status().unwrap_or_default()))
     }
 
-    /// Waits until every node has the content of the current additional Secret. A rollout completes without nodes that
-    /// are not Ready. On a slow machine a node is not Ready for some seconds after its kubelet starts, and the
-    /// condition then names it.
+    /// Waits until every node has the content of the current additional Secret. A rollout completes without nodes that are not
+    /// Ready. On a slow machine a node is not Ready for some seconds after its kubelet starts, and the condition then names it.
     pub fn wait_synced(&self) -> Result<()> {
         let on_each = |(status, _, message): &(String, String, String)| {
             status == "True" && !message.contains("NotReady")

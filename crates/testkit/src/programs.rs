@@ -14,8 +14,7 @@ pub fn release_path(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Like [`release_path`], as an absolute path, because some tests run the program in another directory. Fails if it is
-/// not built.
+/// Like [`release_path`], as an absolute path, because some tests run the program in another directory. Fails if it is not built.
 pub fn shipped(name: &str) -> Result<PathBuf> {
     let path = std::path::absolute(release_path(name))?;
     ensure!(

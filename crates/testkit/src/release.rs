@@ -1,6 +1,5 @@
-//! A release of globalps as manifests, images, plugin and chart, for tests of upgrades and downgrades: this tree, the
-//! previous release, which `make previous` builds, or the previous one with its plugin, which `make previous-chart`
-//! builds.
+//! A release of globalps as manifests, images, plugin and chart, for tests of upgrades and downgrades: this tree, the previous
+//! release, which `make previous` builds, or the previous one with its plugin, which `make previous-chart` builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! Two Nodes without a machine that are kept Ready, like a virtual kubelet does. One is marked by a label, the other by
-//! a taint.
+//! Two Nodes without a machine that are kept Ready, like a virtual kubelet does. One is marked by a label, the other by a taint.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};

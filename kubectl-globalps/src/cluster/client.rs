@@ -1,5 +1,4 @@
-//! Connects to the cluster that the flags select, with the kubeconfig as kubectl reads it, and limits the time of each
-//! request.
+//! Connects to the cluster that the flags select, with the kubeconfig as kubectl reads it, and limits the time of each request.
 
 use std::fmt::Debug;
 use std::future::Future;

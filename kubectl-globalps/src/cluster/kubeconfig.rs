@@ -19,8 +19,7 @@ use crate::cli::Connection;
 use crate::cluster::proxy;
 use crate::error::{Failure, Result};
 
-/// Reads and merges the files of `--kubeconfig` or `$KUBECONFIG`. Skips files of that list that don't exist, like
-/// kubectl.
+/// Reads and merges the files of `--kubeconfig` or `$KUBECONFIG`. Skips files of that list that don't exist, like kubectl.
 pub(crate) fn read(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
     match &flags.kubeconfig {
         Some(path) => file(path).map(Some),
@@ -171,8 +170,7 @@ fn no_context(name: &str, kubeconfig: &Kubeconfig) -> Failure {
     Failure::new(format!("the kubeconfig has no context `{name}`"), hint)
 }
 
-/// kubectl renews an expired token of `oidc` and writes it into the kubeconfig; it no longer supports any other
-/// provider.
+/// kubectl renews an expired token of `oidc` and writes it into the kubeconfig; it no longer supports any other provider.
 fn usable(provider: &AuthProviderConfig) -> Result<()> {
     if provider.name != "oidc" {
         let name = &provider.name;

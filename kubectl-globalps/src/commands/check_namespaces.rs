@@ -100,8 +100,7 @@ async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen
     })
 }
 
-/// The policy that adds the reference to pods, and its binding. An API server that doesn't serve their kinds has
-/// neither.
+/// The policy that adds the reference to pods, and its binding. An API server that doesn't serve their kinds has neither.
 pub(super) async fn admission_policy(cluster: &Cluster<'_>) -> Result<Sight<()>> {
     let get = async |kind: &str| {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);

@@ -254,8 +254,7 @@ fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>> {
     content_of(global, bytes, delivery).map(Some)
 }
 
-/// Adds the content of the node: of the pod's node or, without a pod, how many nodes have the provider and how many the
-/// file.
+/// Adds the content of the node: of the pod's node or, without a pod, how many nodes have the provider and how many the file.
 async fn of_provider(
     cluster: &Cluster<'_>,
     mut content: Content,

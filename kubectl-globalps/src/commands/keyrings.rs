@@ -14,8 +14,7 @@ use crate::secret::additional::{data_of, may_change};
 use crate::secret::pull::{Asked, Keyring};
 use crate::secret::tried::Origin;
 
-/// Type of Secrets with registries at the top level, without `auths`. `OpenShift` creates such Secrets for service
-/// accounts.
+/// Type of Secrets with registries at the top level, without `auths`. `OpenShift` creates such Secrets for service accounts.
 const OLD_TYPE: &str = "kubernetes.io/dockercfg";
 const OLD_KEY: &str = ".dockercfg";
 

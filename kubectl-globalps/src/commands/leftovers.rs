@@ -1,5 +1,4 @@
-//! Secrets and references in namespaces, for `uninstall`: the controller removes them, and the plugin removes what
-//! remains.
+//! Secrets and references in namespaces, for `uninstall`: the controller removes them, and the plugin removes what remains.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -43,8 +43,7 @@ pub(super) fn trust(flags: &Asking) -> Result<Trust> {
     Ok(Trust::Authorities(certificates))
 }
 
-/// The result for each registry, in the order of the logins. All checks together may take twelve times the timeout of
-/// one.
+/// The result for each registry, in the order of the logins. All checks together may take twelve times the timeout of one.
 pub(super) async fn ask(
     logins: &[Login],
     trust: Trust,

@@ -147,8 +147,7 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<DeliveredSecrets> {
     })
 }
 
-/// The patcher's Secrets by namespace, compared with globalps' content there, and namespaces with a foreign Secret of
-/// that name.
+/// The patcher's Secrets by namespace, compared with globalps' content there, and namespaces with a foreign Secret of that name.
 async fn old_secrets(
     cluster: &Cluster<'_>,
     name: &str,

@@ -28,8 +28,7 @@ pub(super) fn asked(args: &Install) -> (Option<&str>, Option<Attach>) {
     )
 }
 
-/// Combines the requested values with the configured ones, which fill in what the flags omit. `None`: namespaces get
-/// nothing.
+/// Combines the requested values with the configured ones, which fill in what the flags omit. `None`: namespaces get nothing.
 pub(super) async fn chosen(
     (name, attach): (Option<&str>, Option<Attach>),
     config: Option<&GlobalPullSecret>,

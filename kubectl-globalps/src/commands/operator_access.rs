@@ -56,8 +56,7 @@ pub(super) async fn granted(cluster: &Cluster<'_>) -> Result<Secrets> {
     Ok(role.as_ref().map(named_by).unwrap_or_default())
 }
 
-/// Derived from the names of the copies. Other names are skipped, because these names become part of admission
-/// policies.
+/// Derived from the names of the copies. Other names are skipped, because these names become part of admission policies.
 fn named_by(role: &ClusterRole) -> Secrets {
     let rules = role.rules.iter().flatten();
     let names = rules.filter_map(|rule| rule.resource_names.as_ref());

@@ -284,8 +284,7 @@ pub(crate) fn without_user(text: &str) -> String {
     shown + rest
 }
 
-/// Location of a section of this version's guide: a URL if `repository` is set in Cargo.toml, otherwise a path in the
-/// repository.
+/// Location of a section of this version's guide: a URL if `repository` is set in Cargo.toml, otherwise a path in the repository.
 pub(crate) fn guide(section: &str) -> String {
     guide_in(env!("CARGO_PKG_REPOSITORY"), section)
 }

@@ -14,8 +14,7 @@ use crate::platform;
 pub(crate) struct GoTemplate(pub(crate) String);
 
 impl GoTemplate {
-    /// The output of the template for this value. kubectl reads the value from stdin and sends no request to an API
-    /// server.
+    /// The output of the template for this value. kubectl reads the value from stdin and sends no request to an API server.
     pub(crate) fn text(&self, value: &Value) -> Result<String> {
         let program = kubectl(std::env::var_os("KUBECTL_PATH"));
         let output = format!("-o=go-template={}", self.wrapped());

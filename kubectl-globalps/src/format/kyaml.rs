@@ -123,8 +123,7 @@ fn push(next: char, to: &mut String) {
     to.push_str(&shown);
 }
 
-/// A letter, mark, number, symbol or the space, by the standard library's definition: only these are not escaped inside
-/// a string.
+/// A letter, mark, number, symbol or the space, by the standard library's definition: only these are not escaped inside a string.
 fn is_printable(next: char) -> bool {
     let text: String = ['a', next].iter().collect();
     next == '\'' || text.escape_debug().eq(text.chars())

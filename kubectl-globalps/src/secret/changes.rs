@@ -91,8 +91,7 @@ impl InForce {
         }
     }
 
-    /// Treats all sources for every pod, and `scoped`, as the pull secret to compare: for a change that removes all of
-    /// them.
+    /// Treats all sources for every pod, and `scoped`, as the pull secret to compare: for a change that removes all of them.
     pub(crate) fn whole(self, scoped: impl Iterator<Item = DockerConfig>) -> Self {
         let own = first_wins(&self.before, &first_wins(&self.additional, &self.after));
         Self {

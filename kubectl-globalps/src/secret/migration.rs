@@ -152,8 +152,7 @@ pub(crate) fn refusal(
     ))
 }
 
-/// Registries of the patcher's Secret that are missing in globalps', and those with other credentials. Returns no
-/// credentials.
+/// Registries of the patcher's Secret that are missing in globalps', and those with other credentials. Returns no credentials.
 pub(crate) fn compare(old: &DockerConfig, ours: &DockerConfig) -> (Vec<String>, Vec<String>) {
     let ours = ours.by_canonical_key();
     let (mut missing, mut different) = (BTreeSet::new(), BTreeSet::new());

@@ -116,8 +116,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Wraps sentences into lines of at most this many characters. Quoted text is never broken, so that a command can be
-/// copied.
+/// Wraps sentences into lines of at most this many characters. Quoted text is never broken, so that a command can be copied.
 pub(crate) fn wrap_sentences(text: &str, width: usize) -> Vec<String> {
     let mut is_quoted = false;
     let words = text.split(|character| {
@@ -127,8 +126,7 @@ pub(crate) fn wrap_sentences(text: &str, width: usize) -> Vec<String> {
     fill(text, words.filter(|word| !word.is_empty()), width)
 }
 
-/// Wraps words into lines of at most this many characters. A longer word gets its own line. Text that fits stays
-/// unchanged.
+/// Wraps words into lines of at most this many characters. A longer word gets its own line. Text that fits stays unchanged.
 fn fill<'a>(text: &str, words: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];

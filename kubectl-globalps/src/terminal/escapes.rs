@@ -13,8 +13,7 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     shown(text, |_| true)
 }
 
-/// Joins texts, one line each. Untrusted text, such as a runtime's message or a user's name, can't begin a line of its
-/// own.
+/// Joins texts, one line each. Untrusted text, such as a runtime's message or a user's name, can't begin a line of its own.
 pub(crate) fn lines(all: &[String]) -> String {
     let all: Vec<_> = all.iter().map(|text| line(text)).collect();
     all.join("\n")

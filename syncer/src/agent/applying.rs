@@ -80,8 +80,7 @@ impl Agent {
         }
     }
 
-    /// Whether globalps has worked on this node but its state is missing, for example because a damaged one was moved
-    /// away.
+    /// Whether globalps has worked on this node but its state is missing, for example because a damaged one was moved away.
     fn has_lost_state(&self) -> bool {
         let known = self.assigned.objects.borrow();
         let status = known.object().and_then(|object| object.status.as_ref());

@@ -109,8 +109,7 @@ struct OwnKubelet {
     no_restart: Option<String>,
     /// Whether the unit also runs the control plane, so that it is never restarted.
     is_server: bool,
-    /// The flag of the kubelet that uses the provider, and when it was read. Cached, so that a rotation doesn't wait
-    /// for systemd.
+    /// The flag of the kubelet that uses the provider, and when it was read. Cached, so that a rotation doesn't wait for systemd.
     flag: Option<(Instant, ProviderFlag)>,
 }
 

@@ -203,8 +203,7 @@ impl Restore {
         }))
     }
 
-    /// If there is no unit to restart, neither the restore nor an interrupted change restarts anything, even after a
-    /// failure.
+    /// If there is no unit to restart, neither the restore nor an interrupted change restarts anything, even after a failure.
     async fn find_unit(&mut self, state: &mut JournalState, say: &mut impl FnMut(&str)) {
         let reason = if self.restart {
             let restarted = state.unit.as_deref();

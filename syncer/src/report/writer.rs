@@ -26,9 +26,8 @@ pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<StatusReport>> {
                         backoff.reset();
                         break;
                     }
-                    // If the object is deleted, the status is obsolete. A conflict means that another object of that
-                    // name exists, whose status follows soon, or a concurrent write, after which this write is
-                    // repeated.
+                    // If the object is deleted, the status is obsolete. A conflict means that another object of that name exists,
+                    // whose status follows soon, or a concurrent write, after which this write is repeated.
                     Err(error) if error.is_not_found() => break,
                     Err(error) => tracing::warn!(%error, "could not write the status"),
                 }

@@ -19,8 +19,7 @@ pub fn install(cluster: &Cluster, syncer_image: &str) {
     policies_in_force(cluster);
 }
 
-/// The API server compiles all new policies together, once a second: when the newest one is in force, so are the
-/// earlier ones.
+/// The API server compiles all new policies together, once a second: when the newest one is in force, so are the earlier ones.
 fn policies_in_force(cluster: &Cluster) {
     let name = "newest";
     let rule = json!({

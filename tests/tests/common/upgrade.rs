@@ -88,8 +88,7 @@ impl<'a> World<'a> {
         self.product.starts(&self.nodes).unwrap()
     }
 
-    /// Checks that every node has the content and is `Synced` with its revision, and that all syncers are of this
-    /// release.
+    /// Checks that every node has the content and is `Synced` with its revision, and that all syncers are of this release.
     fn everything_is_in_place(&self, number: usize, syncer: &Pushed) {
         wait("all syncers of the release", POLL, || {
             Ok(syncers_are(self.cluster, syncer)?.then_some(()))

@@ -83,8 +83,7 @@ rows! { /** Of the delivery to operators. */ OPERATORS
 }
 
 rows! {
-    /// Reasons of a single namespace or operator: the API server's answers to a write, and what globalps does not
-    /// write.
+    /// Reasons of a single namespace or operator: the API server's answers to a write, and what globalps does not write.
     WRITES
     ONE => QuotaExceeded,
         Some(error(OPERATORS_CHECK, "", "raise the quota of that namespace; the controller tries again, at most five minutes later")),

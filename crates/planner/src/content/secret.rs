@@ -62,8 +62,7 @@ pub struct Global {
 }
 
 impl Global {
-    /// The part that is usable if another client may have changed the Secret: what is compared with the sources, but no
-    /// decisions.
+    /// The part that stays valid if another client may have changed the Secret: the sources' content, but no decisions.
     #[must_use]
     pub fn unconfirmed(self) -> Self {
         Self {

@@ -131,8 +131,7 @@ impl Failures {
         (!self.is_empty()).then(|| self.get(&title(kind, name)))?
     }
 
-    /// Time of the next attempt that was not due at this time. Attempts that were due are made now, or are no longer
-    /// needed.
+    /// Time of the next attempt that was not due at this time. Attempts that were due are made now, or are no longer needed.
     pub fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
         let retries = self.by_object.values().map(|failure| failure.retry_at);
         retries.filter(|at| *at > now).min()

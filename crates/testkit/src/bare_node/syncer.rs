@@ -131,9 +131,8 @@ impl Syncer {
 
     /// Sends SIGTERM `after` the syncer handles signals, and returns how long it took to exit.
     ///
-    /// A signal that arrives while the handler is being registered is lost: the library has then replaced the default
-    /// action, but does not know the new one yet. As process 1 of a container, the syncer would not receive an earlier
-    /// signal either.
+    /// A signal that arrives while the handler is being registered is lost: the library has then replaced the default action, but
+    /// does not know the new one yet. As process 1 of a container, the syncer would not receive an earlier signal either.
     pub(super) fn terminate(mut self, after: Duration) -> Result<Duration> {
         until(
             "the syncer to handle signals",

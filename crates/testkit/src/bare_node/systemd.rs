@@ -35,8 +35,7 @@ struct Kubelet {
     config_file: PathBuf,
     /// Future restarts that fail.
     failures: Failures,
-    /// Whether systemd answers a request for the unit's processes with an error, as it does without the node's control
-    /// groups.
+    /// Whether systemd answers a request for the unit's processes with an error, as it does without the node's control groups.
     hides_processes: bool,
     /// Number of requested restarts.
     restarts: usize,

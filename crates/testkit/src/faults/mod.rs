@@ -10,8 +10,7 @@ use std::fmt::Write as _;
 pub enum Fault {
     /// Kills the syncer when it enters this system call for the nth time after the assignment.
     Kill(&'static str, u32),
-    /// Makes calls of this system call fail with this error: only the nth, or all from the nth, in the syntax of
-    /// strace's `when`.
+    /// Makes calls of this system call fail with this error: only the nth, or all from the nth, in the syntax of strace's `when`.
     Errno(&'static str, &'static str, &'static str),
     /// A command that runs before the assignment.
     Before(&'static str),

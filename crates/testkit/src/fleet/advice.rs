@@ -124,8 +124,7 @@ impl Desk<'_> {
             .collect())
     }
 
-    /// Runs a command in a shell, like a user who copies it. `install` waits for the controller's pods, which nothing
-    /// runs here.
+    /// Runs a command in a shell, like a user who copies it. `install` waits for the controller's pods, which nothing runs here.
     fn follow(&self, command: &str) -> Result<()> {
         let ready = json!({"status": {
             "observedGeneration": 1000, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,

@@ -119,8 +119,7 @@ pub(super) fn files(pid: u32) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
-/// Number of consecutive batches: a canary, then twice as many as already have the revision, up to `most`, until all
-/// have it.
+/// Number of consecutive batches: a canary, then twice as many as already have the revision, up to `most`, until all have it.
 pub(super) fn waves(mut done: usize, all: usize, most: usize) -> usize {
     let mut waves = 0;
     while done < all {

@@ -240,8 +240,7 @@ impl Member {
         });
     }
 
-    /// Writes the `GlobalPullSecret`. `about`: the version of the Secret. `has_failed`: whether the nodes failed with
-    /// it.
+    /// Writes the `GlobalPullSecret`. `about`: the version of the Secret. `has_failed`: whether the nodes failed with it.
     fn report(&self, about: &str, has_failed: bool) {
         let (status, reason, synced) = if has_failed {
             ("False", "NodesFailed", NODES - 1)

@@ -1,6 +1,5 @@
-//! A fleet that no machine could run: thousands of Node objects without nodes. For each, a simulated syncer makes the
-//! requests of a real one, and sleeps while a real one would restart its kubelet. API server, etcd and controller are
-//! real.
+//! A fleet that no machine could run: thousands of Node objects without nodes. For each, a simulated syncer makes the requests of
+//! a real one, and sleeps while a real one would restart its kubelet. API server, etcd and controller are real.
 
 mod capacity;
 mod hub_capacity;

@@ -57,8 +57,7 @@ pub(super) fn config(entries: &[(&str, u32)]) -> Value {
     json!({"auths": auths})
 }
 
-/// Returns false if the write failed with one of these codes, because another event, or the program, changed the object
-/// before.
+/// Returns false if the write failed with one of these codes, because another event, or the program, changed the object before.
 pub(super) fn unless<T>(codes: &[u16], done: kube::Result<T>) -> Result<bool> {
     match done {
         Ok(_) => Ok(true),

@@ -1,6 +1,5 @@
-//! Refused writes: an admission webhook rejects the controller's writes of one object, or never responds to them. All
-//! other writes happen meanwhile, and the status names the object. API server and controller are real, syncers are
-//! simulated.
+//! Refused writes: an admission webhook rejects the controller's writes of one object, or never responds to them. All other
+//! writes happen meanwhile, and the status names the object. API server and controller are real, syncers are simulated.
 
 use std::time::{Duration, Instant};
 

@@ -6,8 +6,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// Containers whose arguments and logs are included. Those of other containers, such as a sidecar, may contain
-/// anything.
+/// Containers whose arguments and logs are included. Those of other containers, such as a sidecar, may contain anything.
 pub(super) const CONTAINERS: [&str; 3] = ["controller", "hub", "syncer"];
 /// Prefixes of the names of globalps' objects.
 const NAMES: [&str; 3] = ["globalps-", names::GLOBAL_SECRET, names::ADDITIONAL_SECRET];
@@ -186,8 +185,7 @@ pub(super) fn is_about_us(event: &Value) -> bool {
     text("apiVersion").starts_with(&group) || is_ours(&text("name"))
 }
 
-/// The metadata of an object, and these fields. A path separates fields by dots, and applies to every element of a
-/// list.
+/// The metadata of an object, and these fields. A path separates fields by dots, and applies to every element of a list.
 pub(super) fn object(value: &Value, paths: &[&str]) -> Value {
     let mut kept = keep(value, paths).unwrap_or_else(|| json!({}));
     for spec in ["/spec", "/spec/template/spec"] {

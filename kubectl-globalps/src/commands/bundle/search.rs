@@ -133,8 +133,7 @@ impl Search {
     }
 }
 
-/// The base64 characters that don't depend on the surrounding text, for each of the three possible offsets, in both
-/// alphabets.
+/// The base64 characters that don't depend on the surrounding text, for each of the three possible offsets, in both alphabets.
 fn inside_base64(text: &str) -> Vec<String> {
     let at = |before: usize| {
         let bytes = [&vec![0; before][..], text.as_bytes()].concat();

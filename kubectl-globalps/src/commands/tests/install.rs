@@ -35,8 +35,7 @@ fn config_path() -> String {
     path("globalpullsecrets", names::GLOBAL_SECRET)
 }
 
-/// Installed with a pull secret for the images, a source with a scope, another delivery, and an original with its own
-/// key.
+/// Installed with a pull secret for the images, a source with a scope, another delivery, and an original with its own key.
 fn configured() -> FakeApi {
     let api = empty();
     let flags =

@@ -30,8 +30,7 @@ pub(crate) struct Permission {
     /// Empty: all names.
     pub name: String,
     pub place: PermissionScope,
-    /// Commands and flags that fail without the permission. `bundle` never fails: its manifest lists what it could not
-    /// read.
+    /// Commands and flags that fail without the permission. `bundle` never fails: its manifest lists what it could not read.
     pub commands: &'static [&'static str],
     /// Commands and flags that work without the permission, and what they then omit.
     pub shorter: Shorter,

@@ -7,8 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Check, well};
 use crate::secret::history::Revision;
 
-/// The period in which changes are counted, and the maximum lifetime of a credential that counts as renewed by a
-/// program.
+/// The period in which changes are counted, and the maximum lifetime of a credential that counts as renewed by a program.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 /// Nobody makes this many changes in a day by hand.
 const OFTEN: usize = 3;

@@ -117,8 +117,7 @@ impl Adding {
         (!is_delivered).then(|| NOT_DELIVERED.to_owned())
     }
 
-    /// Why adding a credential under this key would not help. `source`: a source with a scope; empty: the additional
-    /// pull secret.
+    /// Why adding a credential under this key would not help. `source`: a source with a scope; empty: the additional pull secret.
     pub(super) fn without_effect_for(&self, key: &str, source: &str) -> Option<String> {
         if let Err(failure) = registry_key(key) {
             return Some(format!(

@@ -179,8 +179,7 @@ impl PodAnswer {
     }
 }
 
-/// Lines that begin with a label; the text after it is wrapped and indented. Never breaks a command, so that it can be
-/// copied.
+/// Lines that begin with a label; the text after it is wrapped and indented. Never breaks a command, so that it can be copied.
 pub(super) fn labelled(lines: &[String], width: Option<usize>) -> String {
     const LABEL: usize = 12;
     let Some(room) = width.and_then(|width| width.checked_sub(LABEL)) else {

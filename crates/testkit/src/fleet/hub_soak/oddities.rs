@@ -201,8 +201,7 @@ fn aim<'a>(
     target(kind, Some(namespace), name, &[])
 }
 
-/// Excludes fields whose meaning is up to other clients: a label selects clusters, and with another holder another hub
-/// leads.
+/// Excludes fields whose meaning is up to other clients: a label selects clusters, and with another holder another hub leads.
 fn odd_paths(object: &Value, kind: (&str, &str, &str)) -> Vec<String> {
     let mut found = paths(object, kind.2);
     found.extend([ANNOTATION, LABEL].map(str::to_owned));

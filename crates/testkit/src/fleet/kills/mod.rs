@@ -231,8 +231,7 @@ async fn settle(scene: &impl Scene, gate: &Gate) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all objects are as expected and no more writes are made. Returns false if the program was killed before
-/// that.
+/// Waits until all objects are as expected and no more writes are made. Returns false if the program was killed before that.
 async fn is_settled_unless_killed(scene: &impl Scene, gate: &Gate) -> Result<bool> {
     let begun = Instant::now();
     loop {

@@ -1,5 +1,4 @@
-//! Delivery to namespaces by controllers that are killed at each of their writes, with both ways to attach pull
-//! secrets.
+//! Delivery to namespaces by controllers that are killed at each of their writes, with both ways to attach pull secrets.
 
 use anyhow::{Result, ensure};
 use globalps_core::api::Attach;

@@ -214,8 +214,7 @@ impl Probe for Scene<'_> {
         &self.objects
     }
 
-    /// Checks that a new node gets its object, and a new namespace its Secret, and that the plugin can read the other
-    /// objects.
+    /// Checks that a new node gets its object, and a new namespace its Secret, and that the plugin can read the other objects.
     async fn probe(&mut self, after: &str) -> Result<()> {
         self.probes += 1;
         let name = format!("probe-{}", self.probes);

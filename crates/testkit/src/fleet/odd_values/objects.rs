@@ -56,8 +56,7 @@ pub(in crate::fleet) trait Probe {
     async fn probe(&mut self, after: &str) -> Result<()>;
 }
 
-/// Tries each value in each field that the object or its schema has. `is_shared`: others are probed once the object is
-/// corrected.
+/// Tries each value in each field that the object or its schema has. `is_shared`: others are probed once the object is corrected.
 pub(in crate::fleet) async fn try_all(
     scene: &mut impl Probe,
     target: &Target<'_>,

@@ -178,8 +178,7 @@ impl<'a> World<'a> {
         self.apply_secret(secret).await
     }
 
-    /// The garbage collector does not run: revisions of the previous `FleetPullSecret` still exist and must not be
-    /// used.
+    /// The garbage collector does not run: revisions of the previous `FleetPullSecret` still exist and must not be used.
     async fn create(&mut self) -> Result<()> {
         self.rotate(&[CANARY, SHARED]).await?;
         let fleet = json!({
