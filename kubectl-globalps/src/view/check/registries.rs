@@ -126,7 +126,7 @@ pub(crate) fn answered(
 mod tests {
     use std::time::Duration;
 
-    use super::super::CheckResult as Grade;
+    use super::super::CheckResult;
     use super::*;
 
     fn content_of(entries: &str) -> SecretSeen {
@@ -192,7 +192,7 @@ mod tests {
             ]
         );
         let (_, checks) = questions(&[]);
-        assert_eq!(checks[0].result, Grade::Ok, "{checks:?}");
+        assert_eq!(checks[0].result, CheckResult::Ok, "{checks:?}");
     }
 
     #[test]
@@ -209,30 +209,34 @@ mod tests {
         for (answer, result, message) in [
             (
                 Ok(CheckOutcome::Accepted),
-                Grade::Ok,
+                CheckResult::Ok,
                 "`r` accepts the credentials (`s`)",
             ),
             (
                 Ok(CheckOutcome::Open),
-                Grade::Warning,
+                CheckResult::Warning,
                 "`r` asks for no login at `/v2/`, so the credentials could not be checked (`s`)",
             ),
             (
                 Err(refused),
-                Grade::Failure,
+                CheckResult::Failure,
                 "`r` rejects the user or password: `https://r/v2/` responds with 401 (`s`)",
             ),
             (
                 Err(late),
-                Grade::Warning,
+                CheckResult::Warning,
                 "`r` could not be checked: the time limit for all checks was reached: 2 s (`s`)",
             ),
         ] {
             let check = answered(&question, &answer);
             assert_eq!((check.result, check.message.as_str()), (result, message));
-            assert_eq!(check.hint.is_empty(), result == Grade::Ok, "{check:?}");
+            assert_eq!(
+                check.hint.is_empty(),
+                result == CheckResult::Ok,
+                "{check:?}"
+            );
             let names_path = check.hint.contains("`r/ORG`");
-            assert_eq!(names_path, result == Grade::Failure, "{check:?}");
+            assert_eq!(names_path, result == CheckResult::Failure, "{check:?}");
         }
     }
 }
