@@ -18,7 +18,7 @@ impl Cache {
         self.managed(ManagedObject { agent, kind })
     }
 
-    /// Whether the DaemonSet exists. One that is being deleted gets no pods.
+    /// Whether the `DaemonSet` exists. One that is being deleted gets no pods.
     pub(crate) fn has_daemon_set(&self, agent: Agent) -> bool {
         self.daemon_set(agent)
             .is_some_and(|it| !it.is_being_deleted)

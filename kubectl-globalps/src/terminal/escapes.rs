@@ -36,7 +36,7 @@ pub(crate) fn painted(text: &str) -> String {
     shown
 }
 
-/// Escapes control characters in JSON. serde_json leaves those above U+007E unescaped.
+/// Escapes control characters in JSON. `serde_json` leaves those above U+007E unescaped.
 pub(crate) fn json(text: &str) -> String {
     let mut shown = String::new();
     for character in text.chars() {
