@@ -64,7 +64,7 @@ pub(crate) struct OperatorObjects {
     pub(crate) accounts: Kept<AccountView>,
     /// The pull secrets of catalogs that are watched.
     pub(crate) watched: BTreeSet<Id>,
-    /// Those that have been looked up.
+    /// The Secrets that have been looked up.
     pub(crate) secrets: BTreeMap<Id, CatalogSecret>,
     /// What this leader did with the copies, which are never read.
     pub(crate) copies: Copies,

@@ -75,13 +75,13 @@ use writes::Writer;
     version,
     about = "Rolls out pull secrets to many clusters, a few at a time"
 )]
-struct Cli {
+struct HubCli {
     #[command(subcommand)]
-    command: Command,
+    command: HubCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum HubCommand {
     /// Watch the `FleetPullSecret`s and roll them out, until a signal
     Run(HubArgs),
 }
@@ -102,7 +102,7 @@ struct HubArgs {
 }
 
 pub(crate) async fn main() -> anyhow::Result<()> {
-    let Command::Run(args) = Cli::parse().command;
+    let HubCommand::Run(args) = HubCli::parse().command;
     let process = process::start(&args.process).await?;
     let me = identity();
     tracing::info!(
@@ -117,7 +117,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         health: &process.health,
         metrics: &process.metrics,
         lease: &lease,
-        // Only the first shard writes what the policy protects.
+        // Only the first shard writes the objects that the policy protects.
         record: (args.shard.index == 0).then_some(HUB_LEADER),
         me: &me,
     };
@@ -140,7 +140,7 @@ struct Hub {
     sessions: Sessions,
     /// The objects that can't be decoded and are in the log.
     unreadable: BTreeSet<String>,
-    /// The same of namespaces that the hub may not read.
+    /// The namespaces that the hub may not read and are in the log.
     hidden: BTreeSet<String>,
     shard: Shard,
     trust: Trust,
@@ -187,7 +187,7 @@ impl Hub {
         }
     }
 
-    /// What was not kept may have room now.
+    /// Objects that were dropped may fit now.
     fn list_again(&mut self) {
         if self.listed.elapsed() < RESYNC || !self.cache.is_full() {
             return;

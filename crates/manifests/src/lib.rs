@@ -28,7 +28,7 @@ pub use agent::Agent;
 pub use allowed::Allowed;
 pub use daemon_set::provider_paths_of;
 pub use hub::HubInstall;
-pub use install::{Install, sources_access};
+pub use install::{Manifests, sources_access};
 pub use namespaced::NamespaceAccess;
 pub use operators::OperatorAccess;
 pub use roles::{OPERATOR, VIEWER};

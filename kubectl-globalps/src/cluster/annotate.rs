@@ -1,4 +1,4 @@
-//! One annotation on many objects.
+//! Sets one annotation on many objects.
 
 use std::fmt::Debug;
 
@@ -14,11 +14,11 @@ use crate::cluster::client::Cluster;
 use crate::cluster::params;
 use crate::error::Result;
 
-/// Requests at the same time.
+/// Concurrent requests.
 const AT_ONCE: usize = 16;
 
-/// Sets the annotation on these nodes' objects. `done` gets each node and its result, in their order; an error that it
-/// returns ends the work.
+/// Sets the annotation on the objects of these nodes. `done` receives each node and its result, in order; an error that
+/// it returns stops the loop.
 pub(crate) async fn annotate(
     cluster: &Cluster<'_>,
     nodes: &[String],
@@ -31,7 +31,7 @@ pub(crate) async fn annotate(
     annotate_objects::<NodePullSecret>(cluster, &objects, annotation, done).await
 }
 
-/// The same of objects by namespace and name.
+/// Like [`annotate`], for objects by namespace and name.
 pub(crate) async fn annotate_objects<K>(
     cluster: &Cluster<'_>,
     objects: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! A cluster that runs `HyperShift`'s own syncer: what can be seen there, and what can't.
+//! A cluster that runs `HyperShift`'s own syncer, and how much of its state is visible.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::terminal::{Printer, columns};
 /// `HyperShift`'s copy of the cluster's original pull secret.
 const ORIGINAL: &str = "original-pull-secret";
 
-/// `status -o json` on such a cluster, beside the fields that scripts rely on.
+/// `status -o json` in such a cluster, with the fields that scripts rely on.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Seen {
-    /// Always false: nobody there tells whether a node is synced.
+    /// Always false: nothing in such a cluster reports whether a node is synced.
     ready: bool,
     hypershift: Syncer,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Seen {
 #[serde(rename_all = "camelCase")]
 struct Syncer {
     daemon_set: Numbers,
-    /// By name, whether it is there.
+    /// Whether each Secret exists, by name.
     secrets: BTreeMap<String, bool>,
     pods: Vec<PodRow>,
 }
@@ -46,12 +46,12 @@ struct Numbers {
 struct PodRow {
     node: String,
     pod: String,
-    /// As `kubectl get pods` says it.
+    /// The status that `kubectl get pods` prints.
     state: String,
     restarts: i32,
 }
 
-/// `None`: it runs no such syncer.
+/// `None` if the cluster runs no such syncer.
 pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Seen>> {
     let (daemon_sets, pods) = (cluster.api::<DaemonSet>(), cluster.api::<Pod>());
     let doing = "see whether HyperShift's own syncer runs";
@@ -85,7 +85,7 @@ impl Seen {
                 ready: status.number_ready,
             });
         let mut pods: Vec<PodRow> = pods.iter().map(row).collect();
-        // What needs a look first.
+        // Pods with problems first.
         pods.sort_by(|a, b| (a.state == "Running", &a.node).cmp(&(b.state == "Running", &b.node)));
         Self {
             ready: false,

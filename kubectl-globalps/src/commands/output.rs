@@ -1,10 +1,10 @@
-//! Where and how a command prints what it has found.
+//! How and where a command prints its result.
 
 use crate::cli::Form;
 use crate::error::{Failure, Result};
 use crate::terminal::{Layout, Printer, Stream, is_terminal, terminal_width};
 
-/// How a table, or data in its place, is printed.
+/// How to print a table, or data in its place.
 #[derive(Clone, Copy)]
 pub(super) struct Output<'a> {
     pub(super) format: &'a Form,
@@ -30,7 +30,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Where a wait is shown: a table of its own on a terminal is the result, too.
+    /// The stream for the progress of a wait. On a terminal, its table is the result too.
     pub(super) fn of_wait(self) -> Stream {
         if *self.format == Form::Text && is_terminal(Stream::Out) {
             Stream::Out
@@ -40,7 +40,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// A watch redraws a table, and nothing else.
+/// `--watch` redraws a table and supports no other format.
 pub(super) fn may_watch(watch: bool, format: &Form) -> Result<()> {
     if watch && *format != Form::Text {
         return Err(Failure::new(

@@ -23,7 +23,7 @@ use crate::registry::name::registry_key;
 use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
 };
-use crate::secret::changes::{Change, InForce, changes, text_of_all};
+use crate::secret::changes::{InForce, RegistryChange, changes, text_of_all};
 use crate::terminal::{Printer, confirm};
 use crate::view::skipped::Skipped;
 use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
@@ -150,7 +150,7 @@ enum Plan {
 }
 
 /// The registries that nodes lose or that get another credential.
-fn difference(in_force: &InForce, plan: &Plan) -> Vec<Change> {
+fn difference(in_force: &InForce, plan: &Plan) -> Vec<RegistryChange> {
     let after = match plan {
         Plan::Keep(secret) => valid_in(secret, names::DATA_KEY),
         Plan::Delete(_) | Plan::Forget | Plan::Finish | Plan::Restore(_) => {

@@ -1,4 +1,4 @@
-//! Records that nodes are restored on purpose, although Secrets exist that the configuration no longer names.
+//! Records that nodes are restored on purpose, although Secrets still exist that the configuration no longer names.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
@@ -12,8 +12,8 @@ use super::pull_secret;
 use crate::cluster::{Cluster, params};
 use crate::error::Result;
 
-/// Metadata of a patch with that intent. It names the generation of the spec after the patch, so it fails if the object has
-/// changed since it was read.
+/// Metadata of a patch that records this intent. It contains the generation that the patch will produce, so the patch
+/// fails if the object has changed since it was read.
 pub(super) fn meant(metadata: &ObjectMeta, changes_spec: bool) -> Value {
     let generation = metadata.generation.unwrap_or_default();
     let after = generation.saturating_add(changes_spec.into());
@@ -24,7 +24,7 @@ pub(super) fn meant(metadata: &ObjectMeta, changes_spec: bool) -> Value {
     })
 }
 
-/// Applies what `change` makes of the spec, with that intent; `None`: nothing is to be changed.
+/// Applies `change` to the spec and records the intent; `change` returns `None` if there is nothing to do.
 pub(super) async fn restore_on_purpose(
     cluster: &Cluster<'_>,
     doing: &str,

@@ -15,7 +15,7 @@ use crate::cluster::{
     Cluster, Facts, Sight, hypershift, installed, must_watch, must_watch_if_known,
 };
 use crate::error::{Exit, Failure, Result};
-use crate::secret::listing::{Listing, Snapshot};
+use crate::secret::listing::{Listing, RegistrySnapshot};
 use crate::terminal::printer::{Printer, Stream};
 use crate::view::follow::follow_some;
 use crate::view::following::Follow;
@@ -125,7 +125,7 @@ async fn registries(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Opt
         Sight::Absent => Secret::default(),
         Sight::Hidden => return Ok(None),
     };
-    Ok(Some(Listing::of(Snapshot {
+    Ok(Some(Listing::of(RegistrySnapshot {
         gps,
         global: Some(&global),
         revisions: &[],

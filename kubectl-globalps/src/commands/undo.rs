@@ -16,7 +16,9 @@ use crate::cli::{Connection, DryRun, Undo};
 use crate::cluster::{Cluster, must_watch};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{may_change, refuse_deleted, refuse_immutable, valid_in};
-use crate::secret::changes::{Change, InForce, Kind, changes, reach_nodes, text_of_all};
+use crate::secret::changes::{
+    ChangeKind, InForce, RegistryChange, changes, reach_nodes, text_of_all,
+};
 use crate::secret::effects::Differs;
 use crate::secret::history::{Revision, last_other};
 use crate::terminal::{Printer, confirm};
@@ -67,7 +69,9 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
         pull_secret::warn_of_owners(printer, owner);
     }
     let changed = changes(&in_force, &revision.config);
-    let is_restored = |change: &&Change| !matches!(change.change, Kind::Removed | Kind::Shadowed);
+    let is_restored = |change: &&RegistryChange| {
+        !matches!(change.change, ChangeKind::Removed | ChangeKind::Shadowed)
+    };
     let restored = changed.iter().filter(is_restored);
     let restored: Vec<String> = restored.map(|it| it.registry.clone()).collect();
     let change = text_of_all(&changed, "on the nodes");

@@ -1,4 +1,4 @@
-//! The additional pull secrets that were rolled out, and what going back to one would change. Pure.
+//! The additional pull secrets that were rolled out, and what going back to one of them would change. Pure.
 
 use globalps_core::api::{GlobalPullSecret, condition};
 use globalps_core::names;
@@ -10,27 +10,27 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 use crate::secret::additional::data_of;
-use crate::secret::changes::{Change, InForce, Kind, changes};
+use crate::secret::changes::{ChangeKind, InForce, RegistryChange, changes};
 use crate::terminal::{age, columns};
 
-/// One of the Secrets that the controller keeps.
+/// A Secret of the history.
 #[derive(Debug)]
 pub(crate) struct Revision {
     pub number: i64,
     pub rolled_out: Option<Timestamp>,
     pub bytes: Vec<u8>,
     pub config: DockerConfig,
-    /// Name of the Secret that has it.
+    /// Name of the Secret with this revision.
     pub secret: String,
 }
 
 impl Revision {
-    /// `None`: the Secret is not one that the controller keeps.
+    /// `None` if the Secret is not part of the history.
     pub(crate) fn of(secret: &Secret) -> Option<Self> {
         Self::at(secret, names::DATA_KEY)
     }
 
-    /// The one that is in force, from the merged Secret; `None`: there is none.
+    /// The revision in force, from the merged Secret; `None` if there is none.
     pub(crate) fn in_force(global: &Secret) -> Option<Self> {
         Self::at(global, names::LAST_ADDITIONAL_KEY)
     }
@@ -50,7 +50,7 @@ impl Revision {
     }
 }
 
-/// The revision that a Secret of the controller names; 0: none.
+/// The revision in a Secret's annotation; 0 if there is none.
 pub(crate) fn revision_of(secret: &Secret) -> i64 {
     let annotations = secret.metadata.annotations.as_ref();
     let number = annotations.and_then(|all| all.get(names::REVISION_ANNOTATION));
@@ -59,7 +59,7 @@ pub(crate) fn revision_of(secret: &Secret) -> i64 {
         .unwrap_or_default()
 }
 
-/// The newest first, that in force among them; each revision once.
+/// Newest first, including the revision in force; each revision once.
 pub(crate) fn sorted(
     slots: impl IntoIterator<Item = Secret>,
     global: Option<&Secret>,
@@ -75,9 +75,8 @@ pub(crate) fn sorted(
     revisions
 }
 
-/// Where going back leads when nobody says where: to the newest one with which nodes have something else than with what is in
-/// the Secret now.
-/// `now`: what is in the Secret; `None`: no Secret, or nothing that could be read.
+/// The revision that `undo` goes back to by default: the newest whose merged credentials differ from those with the
+/// Secret's present content. `now`: that content; `None` if there is no Secret or it can't be parsed.
 pub(crate) fn last_other<'a>(
     revisions: &'a [Revision],
     now: Option<&DockerConfig>,
@@ -97,13 +96,13 @@ fn is_halt(condition: &Condition) -> bool {
         && condition.reason == Reason::RolloutHalted
 }
 
-/// How far the newest revision is, while not every node has it.
+/// Progress of the newest revision while not every node has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Progress {
     pub paused: bool,
-    /// Nodes failed, so no further node gets it.
+    /// Nodes failed, so no further node gets the revision.
     pub halted: bool,
-    /// Nodes that have it, of `nodes`; `None`: the controller has not counted them yet.
+    /// Nodes that have the revision, out of `nodes`; `None` if the controller has not counted them yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synced: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +110,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `None`: every node has it, or nothing is rolled out.
+    /// `None` if every node has the revision, or nothing is rolled out.
     pub(crate) fn of(global: Option<&Secret>, gps: Option<&GlobalPullSecret>) -> Option<Self> {
         let newest = Revision::in_force(global?)?;
         if newest.rolled_out.is_some() {
@@ -147,23 +146,23 @@ impl Progress {
 /// `history -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct History {
-    pub revisions: Vec<Row>,
+    pub revisions: Vec<HistoryRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Row {
+pub(crate) struct HistoryRow {
     pub revision: i64,
-    /// RFC 3339; empty: not known.
+    /// RFC 3339; empty if unknown.
     pub rolled_out: String,
-    /// Every node that globalps manages has had it.
+    /// Every managed node has had this revision.
     pub in_force: bool,
-    /// Of the revision that nodes are getting.
+    /// Progress, if this is the revision being rolled out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Progress>,
     pub registries: Vec<String>,
-    /// What going back to it would change.
-    pub changes: Vec<Change>,
+    /// What going back to this revision would change.
+    pub changes: Vec<RegistryChange>,
     #[serde(skip)]
     since: Option<Timestamp>,
     #[serde(skip)]
@@ -182,7 +181,7 @@ impl History {
             let is_wanted = !in_force.additional.is_empty()
                 && in_force.additional.means_the_same(&revision.config);
             let rollout = progress.filter(|_| is_wanted && revision.rolled_out.is_none());
-            Row {
+            HistoryRow {
                 revision: revision.number,
                 rolled_out: revision
                     .rolled_out
@@ -202,7 +201,7 @@ impl History {
         }
     }
 
-    /// `wide`: also with the Secret that has each, and when it was rolled out.
+    /// `wide`: adds the Secret of each revision, and when it was rolled out.
     pub(crate) fn table(&self, now: Timestamp, wide: bool) -> String {
         let newest = self.revisions.iter().position(|row| row.in_force);
         let rows: Vec<Vec<String>> = self
@@ -212,7 +211,7 @@ impl History {
             .map(|(at, row)| {
                 let mut cells = vec![
                     row.revision.to_string(),
-                    // The time is that of the last node.
+                    // The time at which the last node got the revision.
                     row.since.map_or("-".to_owned(), |since| age(since, now)),
                     row.registries.join(", "),
                     match row.rollout {
@@ -240,16 +239,19 @@ impl History {
     }
 }
 
-impl Row {
+impl HistoryRow {
     fn difference(&self) -> String {
         if self.changes.is_empty() {
             return "none".to_owned();
         }
-        let word = |change: &Change| {
+        let word = |change: &RegistryChange| {
             let sign = match change.change {
-                Kind::Added => '+',
-                Kind::Removed => '-',
-                Kind::Changed | Kind::Replaced | Kind::Overridden | Kind::Shadowed => '~',
+                ChangeKind::Added => '+',
+                ChangeKind::Removed => '-',
+                ChangeKind::Changed
+                | ChangeKind::Replaced
+                | ChangeKind::Overridden
+                | ChangeKind::Shadowed => '~',
             };
             format!("{sign}{}", change.registry)
         };
@@ -283,7 +285,7 @@ mod tests {
         secret
     }
 
-    /// In the order of their slots, which is that of nothing.
+    /// In the order of their slots, which is arbitrary.
     fn revisions() -> Vec<Revision> {
         let mut foreign = slot("1", "{}");
         foreign.metadata.annotations = None;
@@ -391,7 +393,7 @@ REVISION   AGE   REGISTRIES   DIFFERENCE
             assert_eq!(to(now), expected, "{sentence}");
         }
         assert!(last_other(&[], None, &InForce::default()).is_none());
-        // The original pull secret has its own credential for the only registry that differs.
+        // The original pull secret has a credential of its own for the only registry that differs.
         let original = InForce {
             original: validate_bytes(br#"{"auths":{"a":{"auth":"dTpy"},"b":{"auth":"dTpy"}}}"#)
                 .0

@@ -16,7 +16,7 @@ use super::wait::{follow_if, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
-use crate::secret::additional::{Login, Outcome, config_of, may_change, with_logins};
+use crate::secret::additional::{Login, WriteOutcome, config_of, may_change, with_logins};
 use crate::secret::changes::{InForce, changes, text};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::facts::of_hub;
@@ -77,7 +77,7 @@ fn show(
     printer: &Printer,
     args: &FleetAdd,
     source: &str,
-    (secret, outcome): &(Secret, Outcome),
+    (secret, outcome): &(Secret, WriteOutcome),
     is_new: bool,
 ) -> Result<()> {
     let mut object = pull_secret::shown(secret, args.dry_run);
@@ -167,14 +167,14 @@ async fn change(
     logins: &[Login],
     is_new: bool,
     args: &FleetAdd,
-) -> Result<(Secret, Outcome)> {
+) -> Result<(Secret, WriteOutcome)> {
     let mut shown = None;
     let mut attempt = 1;
     loop {
         let existing = pull_secret::get(cluster, source).await?;
         let planned = with_logins(existing.clone(), &cluster.namespace, source, logins);
         let (planned, outcome) = planned.map_err(|failure| of_source(failure, source, cluster))?;
-        if outcome != Outcome::Unchanged {
+        if outcome != WriteOutcome::Unchanged {
             let force = args.owner.force_conflicts;
             let owner = match &existing {
                 Some(secret) => may_change(secret, force)?,

@@ -16,7 +16,7 @@ mod wait;
 
 use globalps_core::api::ClusterPhase;
 
-use crate::cli::completion::{Choice, Live};
+use crate::cli::completion::{Live, Suggestion};
 use crate::cli::{Connection, Fleet, FleetCommand};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Result};
@@ -46,7 +46,7 @@ pub(super) async fn choices(
     live: Live,
     fleet: Option<&String>,
     cluster: &Cluster<'_>,
-) -> Result<Vec<Choice>> {
+) -> Result<Vec<Suggestion>> {
     let scope = match live {
         Live::Fleets => Scope::default(),
         _ => Scope::of(fleet.map_or("", String::as_str)),

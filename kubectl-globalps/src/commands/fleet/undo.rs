@@ -11,7 +11,7 @@ use super::super::pull_secret;
 use super::super::undo::{Asked, choose, roll_back};
 use super::super::wait::may_wait;
 use super::wait::{follow_if, taken_up};
-use crate::cli::completion::Choice;
+use crate::cli::completion::Suggestion;
 use crate::cli::{Connection, DryRun, FleetUndo};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure, Result};
@@ -88,7 +88,10 @@ async fn revisions(cluster: &Cluster<'_>, fleet: &FleetPullSecret) -> Result<Vec
 }
 
 /// Revisions that may be gone back to, each with the time when every cluster had it.
-pub(super) async fn choices(cluster: &Cluster<'_>, fleet: &FleetPullSecret) -> Result<Vec<Choice>> {
+pub(super) async fn choices(
+    cluster: &Cluster<'_>,
+    fleet: &FleetPullSecret,
+) -> Result<Vec<Suggestion>> {
     let time = |revision: &Revision| {
         let time = revision.rolled_out.map(|time| time.to_string());
         (revision.number.to_string(), time.unwrap_or_default())

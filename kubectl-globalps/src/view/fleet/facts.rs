@@ -11,7 +11,7 @@ use kube::{Api, Resource, ResourceExt as _};
 
 use super::FleetStatus;
 use crate::cluster::Cluster;
-use crate::cluster::facts::{Kind, Signals, Store, pages, watch_kind};
+use crate::cluster::facts::{Signals, Store, WatchedKind, pages, watch_kind};
 use crate::error::{Failure, Result};
 
 /// Which of them are of interest.
@@ -134,7 +134,7 @@ where
         + Send
         + 'static,
 {
-    let kind = Kind {
+    let kind = WatchedKind {
         doing,
         api: api(cluster, all_namespaces),
         params: name.map_or_else(ListParams::default, |name| one(&name)),
