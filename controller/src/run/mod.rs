@@ -29,10 +29,8 @@ use kube::Client;
 use tokio::time::{Instant, sleep_until};
 
 use delivering::Objects;
-use known::{Agents, Copies, Reported};
-use namespaces::ForNamespaces;
+use known::{Agents, Copies, ForNamespaces, ForOperators, Reported};
 use openshift::OpenshiftOriginal;
-use operators::ForOperators;
 use verification::Verification;
 
 use crate::cache::{Cache, Watches};

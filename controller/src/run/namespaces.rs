@@ -5,14 +5,11 @@ use std::time::Duration;
 use globalps_core::api::{Attach, ImagePullSecrets};
 use globalps_core::names::STATE_SECRET;
 use globalps_core::namespaces::Selection;
-use globalps_core::rollout::{Goal, Revision};
+use globalps_core::rollout::Goal;
 use globalps_core::state::{Copies, State};
 use globalps_planner::content::secret::{self, Global};
-use globalps_planner::namespaces::clock::SecretClock;
-use globalps_planner::namespaces::digest::Digests;
 use globalps_planner::namespaces::identity::Parts;
 use globalps_planner::namespaces::input::{Delivery, Input};
-use globalps_planner::namespaces::ownership::Ownership;
 use globalps_planner::namespaces::plan;
 use globalps_planner::namespaces::report::{NamespacesReport, Problem};
 use globalps_planner::nodes::plan::{Aim, Plan};
@@ -25,7 +22,8 @@ use tokio::time::Instant;
 
 use super::Controller;
 use super::clock::steady;
-use super::delivering::{Executor, Objects};
+use super::delivering::Objects;
+use super::known::ForNamespaces;
 use crate::cache::{PullSecretsWatch, uptime};
 use crate::leader::reconciling::RESYNC;
 
@@ -33,25 +31,6 @@ use crate::leader::reconciling::RESYNC;
 const POLICY_RETRY: Duration = Duration::from_mins(1);
 /// The same while its existence is unknown.
 const UNKNOWN_RETRY: Duration = Duration::from_secs(5);
-
-/// What this leader knows of namespaces beyond the cache.
-#[derive(Default)]
-pub(super) struct ForNamespaces {
-    /// Results of the last reconcile; `None`: namespaces get nothing and have nothing.
-    pub(super) report: Option<NamespacesReport>,
-    /// The newest revision that has reached every namespace that can get it.
-    pub(super) everywhere: Option<Revision>,
-    pub(super) executor: Executor,
-    clock: SecretClock,
-    ownership: Ownership,
-    digests: Digests,
-    /// Time of the last lookup of the admission policy, the spec's generation then, and whether the policy is in force.
-    policy: Option<(Instant, i64, bool)>,
-    /// When the Secrets and service accounts were last listed from the beginning.
-    pub(super) listed: Option<Instant>,
-    /// Since when it is not known what the namespaces have.
-    unknown_since: Option<Instant>,
-}
 
 impl Controller {
     /// Whether a namespace may have room for service accounts that are not known.

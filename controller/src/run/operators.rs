@@ -12,19 +12,11 @@ use globalps_planner::targets::plan::DeliveryPlan;
 
 use super::Controller;
 use super::clock::steady;
-use super::delivering::{Executor, Objects};
+use super::delivering::Objects;
 use super::namespaces::until;
 
 /// Interval between attempts to write the state.
 const RETRY: Duration = Duration::from_secs(5);
-
-/// What this leader knows of operators beyond the cache.
-#[derive(Default)]
-pub(super) struct ForOperators {
-    /// Results of the last reconcile; `None`: operators get nothing and have nothing.
-    pub(super) report: Option<OperatorsReport>,
-    pub(super) executor: Executor,
-}
 
 impl Controller {
     /// Whether operators should get pull secrets. `None`: they get nothing and have nothing.

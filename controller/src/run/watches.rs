@@ -11,8 +11,8 @@ use kube::api::PartialObjectMeta;
 use tokio::time::Instant;
 
 use super::Controller;
+use super::known::ForOperators;
 use super::openshift::Lookup;
-use super::operators::ForOperators;
 use crate::cache::{OriginalRef, Watch};
 use crate::leader::reconciling::RESYNC;
 
