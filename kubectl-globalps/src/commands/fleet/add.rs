@@ -9,7 +9,7 @@ use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
 use super::super::add::{Preview, checked, send};
-use super::super::attempts::{ATTEMPTS, pause};
+use super::super::attempts::until_written;
 use super::super::pull_secret;
 use super::super::wait::may_wait;
 use super::wait::{follow_if, taken_up};
@@ -169,8 +169,7 @@ async fn change(
     args: &FleetAdd,
 ) -> Result<(Secret, Outcome)> {
     let mut shown = None;
-    let mut attempt = 1;
-    loop {
+    until_written(async |attempt| {
         let existing = pull_secret::get(cluster, source).await?;
         let planned = with_logins(existing.clone(), &cluster.namespace, source, logins);
         let (planned, outcome) = planned.map_err(|failure| of_source(failure, source, cluster))?;
@@ -190,12 +189,10 @@ async fn change(
         if is_new && attempt == 1 {
             announce_new(args, &cluster.namespace, cluster.printer());
         }
-        match send(cluster, planned, outcome, args.dry_run).await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            sent => return Ok((sent?, outcome)),
-        }
-        attempt += 1;
-    }
+        let sent = send(cluster, planned, outcome, args.dry_run).await?;
+        Ok((sent, outcome))
+    })
+    .await
 }
 
 /// The hint of the plugin's own Secrets is not for a source of the hub.

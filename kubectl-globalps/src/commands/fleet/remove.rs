@@ -1,8 +1,9 @@
 //! `fleet remove`: deletes a `FleetPullSecret`, and with it the Secret in its clusters.
 
 use globalps_core::api::{ClusterPhase, DeletionPolicy, FleetPullSecret};
+use kube::ResourceExt as _;
 
-use super::super::attempts::{ATTEMPTS, pause};
+use super::super::attempts::until_written;
 use super::wait::follow_if;
 use crate::cli::{Connection, FleetRemove};
 use crate::cluster::{Cluster, params};
@@ -95,18 +96,12 @@ fn question(fleet: &FleetPullSecret, status: &FleetStatus) -> String {
 async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<()> {
     let api = cluster.api::<FleetPullSecret>();
     let title = title(shown);
-    let name = shown.metadata.name.clone().unwrap_or_default();
-    let mut fleet = shown.clone();
-    let mut attempt = 1;
-    loop {
-        let params = params::delete(false, &fleet.metadata);
-        let object = format!("FleetPullSecret `{title}`");
-        match cluster.delete(&object, &api, &name, &params).await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            done => return done.map(drop),
-        }
-        attempt += 1;
-        fleet = find(cluster, &name).await?;
+    let name = shown.name_any();
+    until_written(async |attempt| {
+        let fleet = match attempt {
+            1 => shown.clone(),
+            _ => find(cluster, &name).await?,
+        };
         let is_same = fleet.metadata.uid == shown.metadata.uid
             && fleet.spec.deletion_policy == shown.spec.deletion_policy;
         if !is_same {
@@ -115,7 +110,12 @@ async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<()> {
                 "run the command again",
             ));
         }
-    }
+        let params = params::delete(false, &fleet.metadata);
+        let object = format!("FleetPullSecret `{title}`");
+        let deleted = cluster.delete(&object, &api, &name, &params).await;
+        deleted.map(drop)
+    })
+    .await
 }
 
 #[cfg(test)]
