@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 
 use super::attempts::until_written;
+use super::output::{show_change, show_done};
 use super::pull_secret;
 use super::pull_secret::{additional, warn_if_kept, warn_of_owners};
 use super::restarts::{Removal, of_removal};
@@ -66,11 +67,7 @@ pub(super) async fn run(args: &Remove, flags: &Connection, printer: &Printer) ->
             };
             let restarts = of_removal(&cluster, removal).await;
             let difference = text_of_all(&difference, "on the nodes");
-            if is_dry_run {
-                printer.data(&difference);
-            } else {
-                printer.note(difference.trim_end());
-            }
+            show_change(printer, &difference, args.dry_run);
             for sentence in restarts {
                 printer.note(sentence);
             }
@@ -98,11 +95,7 @@ pub(super) async fn run(args: &Remove, flags: &Connection, printer: &Printer) ->
         return Ok(Exit::Done);
     };
     for line in &done {
-        if is_dry_run {
-            printer.note(format_args!("{line}{}", args.dry_run.suffix()));
-        } else {
-            printer.data(line);
-        }
+        show_done(printer, line, args.dry_run);
     }
     if is_dry_run {
         return Ok(Exit::Done);

@@ -12,7 +12,7 @@ use super::super::add::{Preview, checked, send};
 use super::super::attempts::until_written;
 use super::super::pull_secret;
 use super::super::wait::may_wait;
-use super::wait::{follow_if, taken_up};
+use super::wait::{follow_clusters_if, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
@@ -53,7 +53,7 @@ pub(super) async fn run(args: &FleetAdd, flags: &Connection, printer: &Printer) 
     if args.wait.wait {
         taken_up(&cluster, &args.fleet, args.wait.timeout).await?;
     }
-    follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+    follow_clusters_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }
 
 /// A client dry run of a new `FleetPullSecret` with a new source.

@@ -4,7 +4,7 @@ use globalps_core::api::{ClusterPhase, DeletionPolicy, FleetPullSecret};
 use kube::ResourceExt as _;
 
 use super::super::attempts::until_written;
-use super::wait::follow_if;
+use super::wait::follow_clusters_if;
 use crate::cli::{Connection, FleetRemove};
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
@@ -33,7 +33,7 @@ pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printe
             "FleetPullSecret `{}` is being deleted already",
             title(fleet)
         ));
-        return follow_if(&cluster, name, Goal::Removed, &args.wait).await;
+        return follow_clusters_if(&cluster, name, Goal::Removed, &args.wait).await;
     }
     for line in effects(fleet, status) {
         printer.note(line);
@@ -41,7 +41,7 @@ pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printe
     confirm(&cluster.title(), &question(fleet, status), args.yes)?;
     delete(&cluster, fleet).await?;
     printer.data(&format!("fleetpullsecret.globalps.io/{name} deleted"));
-    follow_if(&cluster, name, Goal::Removed, &args.wait).await
+    follow_clusters_if(&cluster, name, Goal::Removed, &args.wait).await
 }
 
 /// What happens to the Secret in the clusters, a sentence each.
