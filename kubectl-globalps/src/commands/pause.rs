@@ -6,11 +6,11 @@ use globalps_core::api::{FleetPullSecret, GlobalPullSecret};
 use globalps_core::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use kube::api::{DynamicObject, Patch};
-use kube::discovery::ApiResource;
+use kube::api::Patch;
 use serde_json::{Value, json};
 
 use super::fleet::wait::follow_clusters_if;
+use super::objects::create;
 use super::restore_configuration::must_not_be_deleted;
 use super::wait::{follow_if, goal_of_nodes};
 use crate::cli::{Connection, FleetPause, FleetResume, Resume};
@@ -48,13 +48,7 @@ async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<()> {
         }
         Err(failure) if failure.is(404) => {
             must_not_be_deleted(cluster).await?;
-            let api = cluster.untyped::<GlobalPullSecret>();
-            let resource = ApiResource::erase::<GlobalPullSecret>(&());
-            let mut object = DynamicObject::new(name, &resource);
-            object.data = spec(paused);
-            let params = params::post(false);
-            let doing = format!("create GlobalPullSecret `{name}`");
-            cluster.call(&doing, api.create(&params, &object)).await?;
+            create::<GlobalPullSecret>(cluster, (name, name), spec(paused), false).await?;
             report(cluster, "globalpullsecret", name, paused, true);
             Ok(())
         }
@@ -98,7 +92,7 @@ async fn set_clusters(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result
 
 /// Only that one field: the others are the user's, or have their defaults.
 fn spec(paused: bool) -> Value {
-    json!({"spec": {"rollout": {"paused": paused}}})
+    json!({"rollout": {"paused": paused}})
 }
 
 /// Pauses or resumes a rollout that there is.
@@ -108,7 +102,10 @@ where
 {
     let params = params::patch(false);
     let kind = K::kind(&());
-    let (api, patch) = (cluster.untyped::<K>(), Patch::Merge(spec(paused)));
+    let (api, patch) = (
+        cluster.untyped::<K>(),
+        Patch::Merge(json!({"spec": spec(paused)})),
+    );
     let doing = format!("get {kind} `{name}`");
     let found = cluster.call(&doing, api.get(name)).await;
     // A user who may not read it may still be allowed to change it.

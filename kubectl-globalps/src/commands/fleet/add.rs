@@ -4,17 +4,16 @@ use globalps_core::api::FleetPullSecret;
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Resource as _;
-use kube::api::DynamicObject;
-use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
 use super::super::add::{Preview, checked, send};
 use super::super::attempts::until_written;
+use super::super::objects::create;
 use super::super::pull_secret;
 use super::super::wait::may_wait;
 use super::wait::{follow_clusters_if, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
-use crate::cluster::{Cluster, params};
+use crate::cluster::Cluster;
 use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{Login, Outcome, config_of, may_change, with_logins};
 use crate::secret::changes::{InForce, changes, text};
@@ -43,8 +42,14 @@ pub(super) async fn run(args: &FleetAdd, flags: &Connection, printer: &Printer) 
     let fleet = cluster.call(&doing, api.get_opt(&args.fleet)).await?;
     let source = source_of(fleet.as_ref(), &cluster.namespace, args)?;
     let changed = change(&cluster, &source, &logins, fleet.is_none(), args).await?;
-    if fleet.is_none() {
-        create(&cluster, args, &source).await?;
+    if fleet.is_none() && args.dry_run != DryRun::Client {
+        let title = format!("{}/{}", cluster.namespace, args.fleet);
+        let (of, spec) = (
+            (title.as_str(), args.fleet.as_str()),
+            spec(&args.to, &source),
+        );
+        let created = create::<FleetPullSecret>(&cluster, of, spec, args.dry_run == DryRun::Server);
+        created.await.map_err(of_hub)?;
     }
     show(printer, args, &source, &changed, fleet.is_none())?;
     if args.dry_run != DryRun::None {
@@ -243,23 +248,6 @@ fn spec(new: &NewFleet, source: &str) -> Value {
         spec["clusterSelector"] = json!({"matchLabels": labels});
     }
     spec
-}
-
-async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<()> {
-    if args.dry_run == DryRun::Client {
-        return Ok(());
-    }
-    let api = cluster.untyped::<FleetPullSecret>();
-    let resource = ApiResource::erase::<FleetPullSecret>(&());
-    let mut object = DynamicObject::new(&args.fleet, &resource);
-    object.data = json!({"spec": spec(&args.to, source)});
-    let params = params::post(args.dry_run == DryRun::Server);
-    let doing = format!(
-        "create FleetPullSecret `{}/{}`",
-        cluster.namespace, args.fleet
-    );
-    let created = cluster.call(&doing, api.create(&params, &object)).await;
-    created.map(drop).map_err(of_hub)
 }
 
 #[cfg(test)]
