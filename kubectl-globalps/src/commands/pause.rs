@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::fleet::wait::follow_clusters_if;
 use super::objects::create;
 use super::restore_configuration::must_not_be_deleted;
-use super::wait::{follow_if, goal_of_nodes};
+use super::wait::follow_nodes_if;
 use crate::cli::{Connection, FleetPause, FleetResume, Resume};
 use crate::cluster::{Cluster, is_installed, must_watch, not_installed, params};
 use crate::error::{Exit, Result};
@@ -36,8 +36,7 @@ pub(super) async fn resume(args: &Resume, flags: &Connection, printer: &Printer)
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     set(&cluster, false).await?;
-    let goal = goal_of_nodes(&cluster, &args.wait).await?;
-    follow_if(&cluster, goal, &args.wait).await
+    follow_nodes_if(&cluster, &args.wait).await
 }
 
 async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<()> {

@@ -7,7 +7,7 @@ use kube::Resource;
 
 use super::fleet::status::of_clusters;
 use super::fleet::wait::follow_clusters_if;
-use super::wait::{follow_if, goal_of_nodes};
+use super::wait::follow_nodes_if;
 use crate::cli::{Connection, FleetRetry, Retry};
 use crate::cluster::annotate::annotate_and_print;
 use crate::cluster::{Cluster, must_watch, node_secrets, or_not_installed};
@@ -33,8 +33,7 @@ pub(super) async fn run(args: &Retry, flags: &Connection, printer: &Printer) -> 
     if !retry::<NodePullSecret>(&cluster, &choice, "no node has failed").await? {
         return Ok(Exit::Done);
     }
-    let goal = goal_of_nodes(&cluster, &args.wait).await?;
-    follow_if(&cluster, goal, &args.wait).await
+    follow_nodes_if(&cluster, &args.wait).await
 }
 
 pub(super) async fn retry_clusters(
