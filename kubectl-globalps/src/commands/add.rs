@@ -6,7 +6,7 @@ use globalps_dockerconfig::{DockerConfig, validate};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::attempts::{ATTEMPTS, pause};
+use super::attempts::until_written;
 use super::forget::{forget_before, until_forgotten};
 use super::live_check::{live_check, trust};
 use super::pull_secret;
@@ -194,8 +194,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
     }
     must_not_be_held(cluster).await?;
     let mut told = Announcement::default();
-    let mut attempt = 1;
-    loop {
+    until_written(async |_| {
         let existing = pull_secret::get(cluster, name).await?;
         let (planned, outcome) = with_logins(existing.clone(), &cluster.namespace, name, logins)?;
         let source = match &args.to.source {
@@ -230,31 +229,21 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                 told = announced;
             }
         }
-        let done = async {
-            let beside = match entry {
-                Some(entry) => entry.carry_out(cluster, args.dry_run).await?,
-                None => Vec::new(),
-            };
-            let secret = send(cluster, planned, outcome, args.dry_run).await?;
-            Ok::<_, Failure>((secret, beside))
+        let beside = match entry {
+            Some(entry) => entry.carry_out(cluster, args.dry_run).await?,
+            None => Vec::new(),
         };
-        match done.await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            done => {
-                let (secret, beside) = done?;
-                return Ok(Changed {
-                    before: source
-                        .filter(|_| outcome != WriteOutcome::Unchanged)
-                        .map(|source| source.sources.revision()),
-                    undelivered: told.undelivered,
-                    secret,
-                    outcome,
-                    beside,
-                });
-            }
-        }
-        attempt += 1;
-    }
+        let secret = send(cluster, planned, outcome, args.dry_run).await?;
+        let changed_source = source.filter(|_| outcome != WriteOutcome::Unchanged);
+        Ok(Changed {
+            before: changed_source.map(|source| source.sources.revision()),
+            undelivered: told.undelivered,
+            secret,
+            outcome,
+            beside,
+        })
+    })
+    .await
 }
 
 /// A change as it is shown before it is written.

@@ -13,6 +13,7 @@ use kube::api::ListParams;
 use super::history;
 use super::pull_secret::{self, additional};
 use super::runtime::block_on;
+use super::undo::revision_choices;
 use crate::cli::completion::{Live, Suggestion, WordCompletions, wanted};
 use crate::cli::{Cli, Completion, Connection};
 use crate::cluster::{Cluster, kubeconfig};
@@ -148,15 +149,7 @@ async fn of_cluster(
         }
         Live::Revisions => {
             let revisions = history::observe(&cluster).await?.revisions;
-            let time = |revision: &crate::secret::history::Revision| {
-                revision
-                    .rolled_out
-                    .map_or(String::new(), |time| time.to_string())
-            };
-            Ok(revisions
-                .iter()
-                .map(|revision| (revision.number.to_string(), time(revision)))
-                .collect())
+            Ok(revision_choices(&revisions))
         }
         _ => {
             let api = cluster.api::<NodePullSecret>();

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cli::Span;
-use crate::cluster::{Cluster, start};
+use crate::cluster::{Cluster, params, start};
 use crate::error::{Failure, Result};
 
 /// Interval of checks whether pods run.
@@ -82,6 +82,21 @@ pub(super) async fn put_all(
             "see `kubectl -n globalps-system describe pods` for the reason",
         ),
     })?
+}
+
+/// Creates an object that has only this spec: the rest has its defaults. `title`: the name in an error.
+pub(super) async fn create<K: Resource<DynamicType = ()>>(
+    cluster: &Cluster<'_>,
+    (title, name): (&str, &str),
+    spec: Value,
+    dry_run: bool,
+) -> Result<()> {
+    let mut object = DynamicObject::new(name, &ApiResource::erase::<K>(&()));
+    object.data = json!({"spec": spec});
+    let (api, params) = (cluster.untyped::<K>(), params::post(dry_run));
+    let doing = format!("create {} `{title}`", K::kind(&()));
+    let created = cluster.call(&doing, api.create(&params, &object)).await;
+    created.map(drop)
 }
 
 /// Waits until the object satisfies the condition.

@@ -1,6 +1,8 @@
 //! How and where a command prints its result.
 
-use crate::cli::Form;
+use std::fmt::Display;
+
+use crate::cli::{DryRun, Form};
 use crate::error::{Failure, Result};
 use crate::terminal::{Layout, Printer, Stream, is_terminal, terminal_width};
 
@@ -49,4 +51,22 @@ pub(super) fn may_watch(watch: bool, format: &Form) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Shows what a command changes: the result of a dry run, otherwise a note before the question.
+pub(super) fn show_change(printer: &Printer, text: &str, dry_run: DryRun) {
+    if dry_run == DryRun::None {
+        printer.note(text.trim_end());
+    } else {
+        printer.data(text);
+    }
+}
+
+/// Shows what a command has done. A dry run has another result.
+pub(super) fn show_done(printer: &Printer, line: impl Display, dry_run: DryRun) {
+    if dry_run == DryRun::None {
+        printer.data(&line.to_string());
+    } else {
+        printer.note(format_args!("{line}{}", dry_run.suffix()));
+    }
 }

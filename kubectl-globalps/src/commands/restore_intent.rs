@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Patch;
 use serde_json::{Value, json};
 
-use super::attempts::{ATTEMPTS, pause};
+use super::attempts::until_written;
 use super::pull_secret;
 use crate::cluster::{Cluster, params};
 use crate::error::Result;
@@ -33,8 +33,7 @@ pub(super) async fn restore_on_purpose(
 ) -> Result<()> {
     let api = cluster.api::<GlobalPullSecret>();
     let params = params::patch(dry_run);
-    let mut attempt = 1;
-    loop {
+    until_written(async |_| {
         let Some(config) = pull_secret::installed_configuration(cluster).await? else {
             return Ok(());
         };
@@ -44,10 +43,7 @@ pub(super) async fn restore_on_purpose(
         let metadata = meant(&config.metadata, spec != json!({}));
         let patch = Patch::Merge(json!({"metadata": metadata, "spec": spec}));
         let call = api.patch(names::GLOBAL_SECRET, &params, &patch);
-        match cluster.call(doing, call).await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            done => return done.map(drop),
-        }
-        attempt += 1;
-    }
+        cluster.call(doing, call).await.map(drop)
+    })
+    .await
 }

@@ -5,11 +5,10 @@ use globalps_core::names;
 use globalps_manifests::sources_access;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DynamicObject, Patch};
-use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::objects::{Object, apply};
+use super::objects::{Object, apply, create};
 use super::pull_secret;
 use super::restore_configuration::must_not_be_deleted;
 use super::restore_intent::meant;
@@ -94,12 +93,8 @@ impl Sources {
         let (name, api) = (names::GLOBAL_SECRET, api(cluster));
         let spec = json!({"sources": list});
         let Some(object) = &self.object else {
-            let mut object = DynamicObject::new(name, &resource());
-            object.data = json!({"spec": spec});
-            let params = params::post(dry_run == DryRun::Server);
-            let doing = format!("create GlobalPullSecret `{name}`");
-            let created = cluster.call(&doing, api.create(&params, &object)).await;
-            return created.map(drop);
+            let is_dry_run = dry_run == DryRun::Server;
+            return create::<GlobalPullSecret>(cluster, (name, name), spec, is_dry_run).await;
         };
         let metadata = if restores {
             meant(&object.metadata, self.list != list)
@@ -309,10 +304,6 @@ fn is_taken_up(
     wanted.is_some() && wanted == taken && revision.is_some_and(|number| reported >= number)
 }
 
-fn resource() -> ApiResource {
-    ApiResource::erase::<GlobalPullSecret>(&())
-}
-
 fn api(cluster: &Cluster<'_>) -> Api<DynamicObject> {
     cluster.untyped::<GlobalPullSecret>()
 }
@@ -353,9 +344,10 @@ fn names_of(list: &[Value]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::discovery::ApiResource;
 
     fn sources(list: &Value) -> Sources {
-        let mut object = DynamicObject::new("g", &resource());
+        let mut object = DynamicObject::new("g", &ApiResource::erase::<GlobalPullSecret>(&()));
         object.data = json!({"spec": {"sources": list}, "status": {"revision": 4}});
         Sources::of(Some(object))
     }

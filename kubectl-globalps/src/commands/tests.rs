@@ -12,6 +12,7 @@ mod paused;
 mod restore;
 mod source;
 mod unfinished;
+mod verbs;
 mod why;
 mod why_advice;
 mod why_broken;

@@ -108,7 +108,12 @@ pub(crate) fn refuse_deleted(secret: &Secret) -> Result<()> {
 
 /// Refuses to change credentials that another program would revert; with `force`, returns only that program's name.
 pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<String>> {
-    let key = format!("f:{}", names::DATA_KEY);
+    may_change_key(secret, names::DATA_KEY, force)
+}
+
+/// The same of another key.
+pub(crate) fn may_change_key(secret: &Secret, key: &str, force: bool) -> Result<Option<String>> {
+    let key = format!("f:{key}");
     let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
     let title = format!("Secret `{}`", name_of(secret));
     may_change_of(&title, &secret.metadata, holds, force)
