@@ -185,11 +185,17 @@ impl Executor {
             (Objects::Namespaces(objects), Write::Delete { id, .. }, None) => {
                 objects.secrets.live.remove(&id.0);
             }
-            (Objects::Operators(objects), Write::Secret { id, content, .. }, _) => {
-                if let Content::Copy(content) = content {
-                    let written = Known::Written { content, at: now };
-                    objects.copies.insert(id, written);
-                }
+            (
+                Objects::Operators(objects),
+                Write::Secret {
+                    id,
+                    content: Content::Copy(content),
+                    ..
+                },
+                _,
+            ) => {
+                let written = Known::Written { content, at: now };
+                objects.copies.insert(id, written);
             }
             (Objects::Operators(objects), Write::Delete { id, .. }, _) => {
                 objects.copies.insert(id, Known::Deleted);
