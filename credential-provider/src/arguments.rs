@@ -28,7 +28,7 @@ Exit status: 0 success, including an answer without credentials; 1 --explain: no
 ";
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Command {
+pub(crate) enum Invocation {
     Answer { data: PathBuf, scoped: bool },
     Explain(Question),
     Help,
@@ -54,14 +54,16 @@ pub(crate) enum UsageError {
 /// Options with a value.
 const VALUES: [&str; 4] = ["--data", "--explain", "--namespace", "--service-account"];
 
-pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command, UsageError> {
+pub(crate) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<Invocation, UsageError> {
     let mut arguments = arguments.into_iter();
     let mut values: [Option<OsString>; 4] = Default::default();
     let mut is_scoped = false;
     while let Some(argument) = arguments.next() {
         match argument.to_str() {
-            Some("-h" | "--help") => return Ok(Command::Help),
-            Some("-V" | "--version") => return Ok(Command::Version),
+            Some("-h" | "--help") => return Ok(Invocation::Help),
+            Some("-V" | "--version") => return Ok(Invocation::Version),
             Some("--scoped") => {
                 is_scoped = true;
                 continue;
@@ -86,7 +88,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Com
     command(values, is_scoped)
 }
 
-fn command(values: [Option<OsString>; 4], is_scoped: bool) -> Result<Command, UsageError> {
+fn command(values: [Option<OsString>; 4], is_scoped: bool) -> Result<Invocation, UsageError> {
     let [data, image, namespace, service_account] = values;
     let text = |name, value: Option<OsString>| {
         let text = value.map(OsString::into_string).transpose();
@@ -105,12 +107,12 @@ fn command(values: [Option<OsString>; 4], is_scoped: bool) -> Result<Command, Us
     });
     match image {
         None if pod.is_some() => Err(UsageError::Without("--namespace", "--explain")),
-        None => Ok(Command::Answer {
+        None => Ok(Invocation::Answer {
             data: data.ok_or(UsageError::NoData)?,
             scoped: is_scoped,
         }),
         Some(_) if is_scoped => Err(UsageError::Without("--scoped", "a request")),
-        Some(image) => Ok(Command::Explain(Question { data, image, pod })),
+        Some(image) => Ok(Invocation::Explain(Question { data, image, pod })),
     }
 }
 
@@ -125,14 +127,14 @@ fn tail(argument: &OsString, length: usize) -> Option<OsString> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<Command, UsageError> {
+    fn parsed(line: &str) -> Result<Invocation, UsageError> {
         parse(line.split_whitespace().map(OsString::from))
     }
 
     #[test]
     fn command_lines_of_kubelets_and_users_are_parsed() {
         let answer = |scoped| {
-            Ok(Command::Answer {
+            Ok(Invocation::Answer {
                 data: "/d".into(),
                 scoped,
             })
@@ -143,7 +145,7 @@ mod tests {
                 service_account: service_account.to_owned(),
             });
             let (data, image) = (data.map(PathBuf::from), "nginx".to_owned());
-            Ok(Command::Explain(Question { data, image, pod }))
+            Ok(Invocation::Explain(Question { data, image, pod }))
         };
         for (line, expected) in [
             ("--data=/d", answer(false)),
@@ -160,8 +162,8 @@ mod tests {
                 "--explain=nginx --data=/d --namespace a --service-account=ci",
                 explain(Some("/d"), Some(("a", "ci"))),
             ),
-            ("--data /d --help --nonsense", Ok(Command::Help)),
-            ("-V", Ok(Command::Version)),
+            ("--data /d --help --nonsense", Ok(Invocation::Help)),
+            ("-V", Ok(Invocation::Version)),
             ("", Err(UsageError::NoData)),
             ("--scoped", Err(UsageError::NoData)),
             ("--data", Err(UsageError::NoValue("--data"))),
@@ -193,7 +195,7 @@ mod tests {
         use std::os::unix::ffi::OsStringExt as _;
         let bytes = |text: &[u8]| OsString::from_vec(text.to_vec());
         let data = parse([bytes(b"--data=/\xff")]).unwrap();
-        let expected = Command::Answer {
+        let expected = Invocation::Answer {
             data: bytes(b"/\xff").into(),
             scoped: false,
         };

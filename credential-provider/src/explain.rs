@@ -10,7 +10,7 @@ use globalps_provider::{
 };
 
 use crate::data::{self, DataError};
-use crate::failure::Failure;
+use crate::failure::AnswerError;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Question {
@@ -22,7 +22,7 @@ pub(crate) struct Question {
 }
 
 /// The answer as text, and whether there is a credential.
-pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
+pub(crate) fn explain(question: &Question) -> Result<(String, bool), AnswerError> {
     let path = match &question.data {
         Some(path) => path.clone(),
         None => installed_data().map_err(DataError::Io)?,
@@ -57,7 +57,7 @@ pub(crate) fn explain(question: &Question) -> Result<(String, bool), Failure> {
     Ok((text, !lines.found.is_empty()))
 }
 
-/// Where the syncer keeps the data for the program that it installs: `.globalps/bin/PROGRAM` and `.globalps/FILE`.
+/// The path at which the syncer keeps the data for its installed program: `.globalps/bin/PROGRAM` and `.globalps/FILE`.
 fn installed_data() -> io::Result<PathBuf> {
     let mut path = std::env::current_exe()?;
     path.pop();
@@ -71,7 +71,7 @@ struct Lines {
     withheld: Vec<String>,
 }
 
-/// What the kubelet tries, in order.
+/// The credentials that the kubelet tries, in order.
 fn of_pod(data: &Data, image: &str, pod: &PodIdentity) -> Result<Lines, ProviderError> {
     let offers = offers(&data.content, image, Some(pod))?;
     let found = offers.into_iter().map(|offer| {

@@ -23,24 +23,24 @@ use globalps_dockerconfig::{Try, shown_key};
 use globalps_provider::{Audience, BINARY, answer, response};
 use zeroize::Zeroizing;
 
-use arguments::{Command, USAGE};
-use failure::Failure;
+use arguments::{Invocation, USAGE};
+use failure::AnswerError;
 use request::Request;
 
 fn main() -> ExitCode {
     keep_memory_private();
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     match arguments::parse(arguments) {
-        Ok(Command::Answer { data, scoped }) => {
+        Ok(Invocation::Answer { data, scoped }) => {
             let (response, complaint) = respond(&data, scoped, &mut io::stdin().lock());
-            // It is no failure if nobody reads the answer.
+            // It is not an error if nothing reads the answer.
             let _ = io::stdout().write_all(&response);
             if let Some(complaint) = complaint {
                 complain(&complaint);
             }
             ExitCode::SUCCESS
         }
-        Ok(Command::Explain(question)) => match explain::explain(&question) {
+        Ok(Invocation::Explain(question)) => match explain::explain(&question) {
             Ok((text, is_served)) => {
                 say(&text);
                 ExitCode::from(u8::from(!is_served))
@@ -50,11 +50,11 @@ fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
-        Ok(Command::Help) => {
+        Ok(Invocation::Help) => {
             say(USAGE);
             ExitCode::SUCCESS
         }
-        Ok(Command::Version) => {
+        Ok(Invocation::Version) => {
             say(&format!("{BINARY} {}\n", env!("CARGO_PKG_VERSION")));
             ExitCode::SUCCESS
         }
@@ -86,7 +86,7 @@ fn respond(
     }
 }
 
-fn tries(data: &Path, is_scoped: bool, input: &mut dyn Read) -> Result<Vec<Try>, Failure> {
+fn tries(data: &Path, is_scoped: bool, input: &mut dyn Read) -> Result<Vec<Try>, AnswerError> {
     let bytes = request::read(input)?;
     let request = Request::parse(&bytes)?;
     let audience = if is_scoped {

@@ -26,8 +26,8 @@ use crate::cli::{Cli, Color};
 use crate::error::Exit;
 use crate::terminal::printer::Printer;
 
-/// Under these names kubectl asks what may come next on its command line. The second is for a link as which the plugin
-/// is `kubectl global-pull-secret`.
+/// kubectl runs the plugin under these names to complete a command line. The second applies if the plugin is linked as
+/// `kubectl global-pull-secret`.
 const COMPLETE: [&str; 2] = [
     "kubectl_complete-globalps",
     "kubectl_complete-global_pull_secret",
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             if let Some(failure) = cli::usage::failure(&error) {
                 Printer::new(Color::Auto, 0).failure(&failure);
             } else {
-                // Help and version come this way too. Nobody left to read them is no error.
+                // clap reports help and version as errors too. A closed stdout is not an error.
                 let _ = error.print();
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Failed as u8));

@@ -34,13 +34,13 @@ use node::systemd::Systemd;
 
 #[derive(Parser)]
 #[command(name = "globalps-syncer", version, about)]
-struct Cli {
+struct SyncerCli {
     #[command(subcommand)]
-    command: Command,
+    command: SyncerCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum SyncerCommand {
     /// Run the syncer for this node until a signal
     Run(RunArgs),
     /// Exit with 0 if this syncer works: it knows the node's state, and the API server has responded
@@ -156,10 +156,10 @@ enum Restart {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<ExitCode> {
     keep_private();
-    match Cli::parse().command {
-        Command::Ready { ready_file } => Ok(ExitCode::from(u8::from(!ready_file.exists()))),
-        Command::Run(args) => Box::pin(run(args)).await,
-        Command::Restore(args) => restore(&args).await,
+    match SyncerCli::parse().command {
+        SyncerCommand::Ready { ready_file } => Ok(ExitCode::from(u8::from(!ready_file.exists()))),
+        SyncerCommand::Run(args) => Box::pin(run(args)).await,
+        SyncerCommand::Restore(args) => restore(&args).await,
     }
 }
 

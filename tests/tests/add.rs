@@ -1,4 +1,4 @@
-//! How `kubectl globalps add` changes the Secret on a real API server, and what it does not change.
+//! The changes that `kubectl globalps add` makes to the Secret on a real API server, and what it leaves unchanged.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn add_extends_the_secret_and_takes_it_from_nobody() {
     what_is_immutable_is_not_tried(&cluster, &product);
 }
 
-/// Runs `add ARGS` without a check of the registry; standard input is the password.
+/// Runs `add ARGS` without a check of the registry. The password comes from stdin.
 fn add(product: &Product, args: &[&str]) -> Ran {
     product
         .plugin(
@@ -46,7 +46,7 @@ fn add_user(product: &Product, registry: &str, args: &[&str]) -> Ran {
     add(product, &[&flags, args].concat())
 }
 
-/// The run succeeded with this standard output and standard error.
+/// Checks that the run succeeded with this stdout and stderr.
 fn done(ran: &Ran, stdout: &str, stderr: &str) {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.stdout, stdout);
@@ -60,7 +60,7 @@ fn refused(ran: &Ran, message: &str, hint: &str) {
     assert_eq!(ran.stdout, "");
 }
 
-/// Printed after each change in a cluster without globalps.
+/// The output after each change in a cluster without globalps.
 const NOT_INSTALLED: &str = "the credentials were not checked; `kubectl globalps check --registries` checks them later\n\
      warning: globalps is not installed in this cluster, so this reaches no node\n\n\
      hint: `kubectl globalps install --help` shows how to install it\n";
@@ -69,7 +69,7 @@ fn secret(product: &Product) -> Value {
     product.get(&format!("secret/{ADDITIONAL}")).unwrap()
 }
 
-/// Registry and base64 of `user:password` of each entry.
+/// The registry and the base64 of `user:password` of each entry.
 fn entries(product: &Product) -> Vec<(String, String)> {
     let secret = secret(product);
     let data = secret["data"][".dockerconfigjson"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! What the controller's messages advise helps, as it is printed.
+//! The commands in the controller's messages help, exactly as printed.
 
 use globalps_testkit::fleet::advice;
 

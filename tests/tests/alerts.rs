@@ -1,4 +1,4 @@
-//! When the alerts fire and when not, by Prometheus' own evaluation of the rules.
+//! When the alerts fire and when they don't, evaluated by Prometheus itself.
 
 use std::fs;
 use std::path::Path;
@@ -64,7 +64,7 @@ const STATES: [State; 6] = [
     ),
 ];
 
-/// Of two controllers that are well.
+/// Metrics of two healthy controllers.
 const WELL: [&str; 3] = [
     "globalps_leader 1",
     r#"globalps_build_info{instance="a"} 1"#,

@@ -1,5 +1,5 @@
-//! An editor of the `GlobalPullSecret` can configure only kubelets, by the API server's own validation. `install`
-//! extends the lists, and an object from before the lists stays valid.
+//! The API server's own validation lets an editor of the `GlobalPullSecret` configure only kubelets. `install` extends
+//! the lists, and an object from before the lists stays valid.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::cluster;
 use globalps_core::api::GlobalPullSecret;
-use globalps_manifests::{Allowed, Install};
+use globalps_manifests::{Allowed, Manifests};
 use globalps_testkit::product::{NAMESPACE, Ran, configuration, run};
 use globalps_testkit::{Cluster, wait};
 use kube::CustomResourceExt as _;
@@ -29,7 +29,7 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
     });
     define(&cluster, Allowed::default(), "my-kubelet.service");
 
-    // It keeps its value: other clients can write its status and its other fields.
+    // It keeps its value: its status and its other fields can still be written.
     let status = json!({"status": {"revision": 3}}).to_string();
     patch(
         &cluster,
@@ -95,9 +95,9 @@ fn only_kubelets_can_be_named_unless_install_says_otherwise() {
 
 /// Applies the CRD with these lists; returns when the API server rejects `refused` as a unit.
 fn define(cluster: &Cluster, allowed: Allowed, refused: &str) {
-    let install = Install {
+    let install = Manifests {
         allowed: allowed.clone(),
-        ..Install::of_images("c", "s")
+        ..Manifests::of_images("c", "s")
     };
     let crds = install.objects().into_iter();
     for crd in crds.filter(|object| object["kind"] == "CustomResourceDefinition") {

@@ -74,9 +74,9 @@ fn a_restore_by_hand_touches_only_the_unit_of_the_nodes_kubelet() {
     assert_eq!(config_file::read(node).unwrap(), before);
 }
 
-/// In `/proc`, a dumpable process belongs to its own user, which is not root for the controller.
+/// In `/proc`, the files of a dumpable process belong to its own user, which is not root for the controller.
 fn no_memory_is_dumped_or_read(node: &Node) {
-    // A readiness probe of the syncer has its name, and ends meanwhile: the syncer is the oldest.
+    // A readiness probe of the syncer has the same process name and ends soon, so the oldest process is the syncer.
     for program in ["globalps-contro", "-o globalps-syncer"] {
         let look = format!(
             "for p in $(pgrep -x {program}); do stat -c %u /proc/$p/status; grep 'Max core' /proc/$p/limits; done"

@@ -16,7 +16,7 @@ use common::{cluster, docker_config};
 use globalps_core::api::{
     Attach, DeliveryType, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
 };
-use globalps_manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{Allowed, HubInstall, Manifests, NamespaceAccess, OperatorAccess};
 use globalps_testkit::companions::{helm, helm3};
 use globalps_testkit::product::{CONFIG, DEADLINE, NAMESPACE, Product, run};
 use globalps_testkit::{Access, Cluster, Node, config_file, kubernetes, until};
@@ -30,7 +30,7 @@ const RELEASE: &str = "globalps";
 const DEFINITIONS: &str = "globalps-crds";
 /// Namespace of the releases.
 const SYSTEM: &str = "globalps-system";
-/// Labels that only the chart has.
+/// Labels that only the chart sets.
 const STANDARD: [&str; 4] = [
     "helm.sh/chart",
     "app.kubernetes.io/instance",
@@ -75,7 +75,7 @@ fn parsed(program: &mut Command) -> Objects {
     by_name(serde_saphyr::from_multiple(&ran.stdout).unwrap())
 }
 
-/// What Helm renders with these values, without its marks and labels, the name of the release and the pod of its test.
+/// Helm's output with these values, without its own labels and annotations, the name of the release and the test pod.
 fn rendered(helm: &Path, values: &Value) -> Objects {
     rendered_from(&[definitions(), chart()], helm, values)
 }
@@ -119,7 +119,7 @@ fn rendered_from(charts: &[PathBuf], helm: &Path, values: &Value) -> Objects {
     objects
 }
 
-/// What Helm renders of a chart.
+/// Helm's output for a chart.
 fn written(chart: &Path, helm: &Path, values: &Value, flags: &[&str]) -> Objects {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("values.yaml");
@@ -137,8 +137,8 @@ fn image(name: &str) -> String {
     format!("registry.example.com/{name}:1")
 }
 
-fn plain() -> Install {
-    Install::of_images(image("globalps-controller"), image("globalps-syncer"))
+fn plain() -> Manifests {
+    Manifests::of_images(image("globalps-controller"), image("globalps-syncer"))
 }
 
 fn values(more: Value) -> Value {
@@ -161,14 +161,14 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-/// Of the GlobalPullSecret among these objects; empty without one.
+/// Spec of the `GlobalPullSecret` among these objects; empty if there is none.
 fn spec(objects: &[Value]) -> Value {
     let mut objects = objects.iter();
     let found = objects.find(|object| object["kind"] == "GlobalPullSecret");
     found.map_or_else(|| json!({}), |object| object["spec"].clone())
 }
 
-/// The values that give the configuration of these objects.
+/// The values that produce the configuration of these objects.
 fn with_spec(objects: &[Value], more: Value) -> Value {
     let mut values = values(json!({"globalPullSecret": spec(objects)}));
     merge(&mut values, more);
@@ -198,7 +198,7 @@ fn in_namespaces(secret: &str, attach: Attach, detaches: bool) -> Option<Namespa
     })
 }
 
-fn installations() -> Vec<(Install, Value)> {
+fn installations() -> Vec<(Manifests, Value)> {
     let catalogs = [("olm", "pull"), ("olm", "other"), ("team", "pull")];
     let catalogs = catalogs.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
     let provider = ProviderPaths {
@@ -208,7 +208,7 @@ fn installations() -> Vec<(Install, Value)> {
     vec![
         (plain(), json!({})),
         (
-            Install {
+            Manifests {
                 namespace: "pull-secrets".to_owned(),
                 sources: vec![source("team-a"), source("team-b")],
                 delivery: Some(DeliveryType::CredentialProvider),
@@ -219,7 +219,7 @@ fn installations() -> Vec<(Install, Value)> {
             json!({"namespace": "pull-secrets", "images": {"pullSecret": "images"}}),
         ),
         (
-            Install {
+            Manifests {
                 original: Some(secret("openshift-config", "pull-secret")),
                 image_pull_secrets: in_namespaces("global-pull-secret", Attach::Admission, false),
                 ..plain()
@@ -227,14 +227,14 @@ fn installations() -> Vec<(Install, Value)> {
             json!({}),
         ),
         (
-            Install {
+            Manifests {
                 image_pull_secrets: in_namespaces("pull", Attach::ServiceAccounts, false),
                 ..plain()
             },
             json!({}),
         ),
         (
-            Install {
+            Manifests {
                 image_pull_secrets: in_namespaces("pull", Attach::Admission, true),
                 operators: Some(OperatorAccess {
                     secrets: BTreeSet::from(catalogs),
@@ -246,7 +246,7 @@ fn installations() -> Vec<(Install, Value)> {
             ]}}),
         ),
         (
-            Install {
+            Manifests {
                 hosted_control_plane: Some(HostedControlPlaneRef {
                     namespace: "clusters".to_owned(),
                     name: "one".to_owned(),
@@ -260,7 +260,7 @@ fn installations() -> Vec<(Install, Value)> {
             json!({}),
         ),
         (
-            Install {
+            Manifests {
                 allowed: Allowed::with(
                     &["my-kubelet.service".to_owned(), "other.service".to_owned()],
                     &["/data/kubelet/auth.json".to_owned()],
@@ -276,8 +276,7 @@ fn installations() -> Vec<(Install, Value)> {
     ]
 }
 
-/// Texts with their lists in order, and without repetitions: the chart puts what is added behind what is known, and the builders
-/// sort.
+/// The texts with sorted lists and without duplicates: the chart appends values to the known ones, while the builders sort.
 fn in_order(value: &Value) -> Value {
     match value {
         Value::String(text) => {
@@ -293,7 +292,7 @@ fn in_order(value: &Value) -> Value {
                 .map(|(name, value)| (name.clone(), in_order(value)));
             Value::Object(fields.collect())
         }
-        // `1.0` is written as `1`.
+        // So that `1.0` equals `1`.
         Value::Number(number) => json!(number.as_f64()),
         _ => value.clone(),
     }
@@ -383,7 +382,7 @@ fn the_chart_of_a_release_names_its_images_by_digest() {
         fs::write(&archive, package).unwrap();
         archive
     });
-    let install = Install::of_images(image(0), image(2)).objects();
+    let install = Manifests::of_images(image(0), image(2)).objects();
     let values = json!({"globalPullSecret": spec(&install), "hub": {"enabled": true}});
     let hub = HubInstall {
         image: image(1),
@@ -401,7 +400,7 @@ fn objects_have(objects: &Objects, name: &str) -> bool {
     objects.keys().any(|[_, _, other]| other == name)
 }
 
-/// Both releases of Helm render the same.
+/// Both releases of Helm render the same objects.
 #[test]
 fn helm_3_and_offline_rendering_are_no_different() {
     let values = values(json!({
@@ -572,8 +571,9 @@ fn the_kustomize_base_is_installs_and_an_overlay_sets_images() {
         )
     };
     let version = env!("CARGO_PKG_VERSION");
-    let objects =
-        |controller: &str, syncer: &str| by_name(Install::of_images(controller, syncer).objects());
+    let objects = |controller: &str, syncer: &str| {
+        by_name(Manifests::of_images(controller, syncer).objects())
+    };
     let base = objects(
         &format!("globalps-controller:{version}"),
         &format!("globalps-syncer:{version}"),
@@ -634,7 +634,7 @@ fn a_release_is_installed_upgraded_rolled_back_and_removed() {
     );
     world.helm(&["install", "--wait"], &chart());
     world.in_force(0);
-    // The configuration is the controller's until the values have one.
+    // The controller owns the configuration until the values contain one.
     let set = "--set=globalPullSecret.historyLimit=3";
     world.helm(&["upgrade", "--wait", set], &chart());
     assert_eq!(
@@ -820,7 +820,7 @@ impl World<'_> {
         let off = NAMESPACES.replace("true", "false");
         self.helm(&["upgrade", &off], &chart());
         self.wait_in_default(false);
-        // Then nothing needs the permissions, and the block can go.
+        // After that nothing needs the permissions, and the block can be removed.
         let removed = "--set=globalPullSecret.imagePullSecrets=null";
         self.helm(&["upgrade", "--wait", removed], &chart());
         let role = self.product.get("clusterrole/globalps-image-pull-secrets");
@@ -832,7 +832,7 @@ impl World<'_> {
         assert_eq!(self.starts(), starts);
     }
 
-    /// Until the pull secret is, or is not, in the namespace `default`.
+    /// Waits until the pull secret is, or is not, in the namespace `default`.
     fn wait_in_default(&self, wanted: bool) {
         until("the pull secret in a namespace", DEADLINE, POLL, || {
             Ok((self
@@ -849,7 +849,7 @@ impl World<'_> {
         });
     }
 
-    /// Nothing is lost: the node keeps its credentials, and the next installation goes on from there.
+    /// Nothing is lost: the node keeps its credentials, and the next installation continues from there.
     fn removed_too_early_it_can_be_installed_again(&self) {
         let starts = self.starts();
         let file = config_file::read(&self.node).unwrap();
@@ -892,7 +892,7 @@ impl World<'_> {
         self.in_force(5);
     }
 
-    /// Runs a command on the chart, with the values of the images or, for an upgrade, those of before.
+    /// Runs a Helm command on the chart, with the values of the images or, for an upgrade, the previous values.
     fn helm(&self, args: &[&str], chart: &Path) {
         self.helm_of(RELEASE, args, chart);
     }

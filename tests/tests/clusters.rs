@@ -1,6 +1,5 @@
-//! Many clusters without a hub: a `ClusterResourceSet` of Cluster API writes the pull secret into other clusters, and
-//! globalps delivers it to their nodes. Cluster API's own manager, on a management cluster; one member, with a real
-//! node.
+//! Many clusters without a hub: a `ClusterResourceSet` of Cluster API writes the pull secret into other clusters, and globalps
+//! delivers it to their nodes. Uses Cluster API's own manager on a management cluster, and one member with a real node.
 
 mod common;
 
@@ -135,8 +134,8 @@ fn assert_nodes_pull(member: &Cluster, product: &Product<'_>, image: &str) {
     }
 }
 
-/// Measures some changes, one after the other: from the moment when a watch sees it on the management cluster to the
-/// moment when a watch sees it in the member.
+/// Measures some changes one after the other: from the time at which a watch on the management cluster shows it until a
+/// watch in the member shows it.
 fn changes_arrive(management: &Cluster, member: &Cluster) {
     let there = Changes::of_secret(management, FLEET, SOURCE).unwrap();
     let here = Changes::of_secret(member, NAMESPACE, ADDITIONAL).unwrap();

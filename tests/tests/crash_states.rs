@@ -64,7 +64,7 @@ fn scenarios() -> Vec<Scenario> {
         Scenario {
             before: Some(ask(1, Some(1))),
             ask: by_provider(2, 2),
-            // Each power cut has some hundred states; the switch to the provider above has most.
+            // Each power cut produces some hundred states; the switch to the provider above produces most.
             cuts: 1,
             ..rollback("switch to the provider, rolled back", Some(OWN))
         },
@@ -138,7 +138,7 @@ fn after_a_power_cut_the_next_syncer_finishes_the_change() {
     );
 }
 
-/// Checks the change with one more power cut at a time. Returns the failures.
+/// Checks the change with one additional power cut at a time. Returns the failures.
 fn check(program: &Program, recording: &Recording) -> Vec<String> {
     println!("{}", recording.scenario.name);
     let mut failures = Vec::new();
@@ -228,7 +228,7 @@ fn recover_all<'a>(
     ended
 }
 
-/// The results are in the order in which they were ready.
+/// Returns the results in the order in which they become available.
 fn in_parallel<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let (items, results) = (Mutex::new(items.into_iter()), Mutex::new(Vec::new()));
     // A worker mostly waits, for a response or for the syncer's interval between two restarts.

@@ -1,4 +1,4 @@
-//! A controller or a syncer that is killed at any moment continues where it was.
+//! A controller or a syncer that is killed at any moment continues after its restart.
 
 mod common;
 
@@ -23,8 +23,8 @@ fn whatever_is_killed_every_node_gets_the_newest_content() {
     for victim in ["globalps-controller", "globalps-syncer"] {
         for moment in MOMENTS {
             round += 1;
-            // Earlier killed containers first wait out the kubelet's backoff; a kill without a running process would
-            // prove nothing. There are two controllers, and as many syncers as nodes.
+            // Containers that were killed earlier first wait for the kubelet's backoff; a kill without a running
+            // process would prove nothing. There are two controllers, and as many syncers as nodes.
             wait_running(&nodes, victim, nodes.len());
             let starts = product.starts(&nodes).unwrap();
             product.apply(&content(round)).unwrap();
@@ -126,7 +126,7 @@ fn a_node_whose_power_is_cut_comes_back_to_the_newest_content(
     node.power_cut().unwrap();
     node.boot().unwrap();
     node.wait_ready(DEADLINE).unwrap();
-    // While it is off, the rollout completes without it.
+    // While it is down, the rollout completes without it.
     product.wait_node_synced(node.name()).unwrap();
     for node in cluster.nodes().unwrap() {
         is_as_it_should_be(&node, round, &format!("{}, after a power cut", node.name()));

@@ -131,7 +131,7 @@ fn one_restart_in_none_for_a_rotation_and_one_out((cluster, product, nodes): Fle
             .unwrap();
     }
 
-    // A rotation: the registry rejects the old password from now on, and the very next pull uses the new one.
+    // A rotation: the registry now rejects the old password, and the next pull already uses the new one.
     let known = product.starts(nodes).unwrap();
     registry.set_password("rotated-in-place").unwrap();
     let begun = Instant::now();
@@ -152,7 +152,7 @@ fn one_restart_in_none_for_a_rotation_and_one_out((cluster, product, nodes): Fle
         "no start"
     );
 
-    // A registry with a port that the provider does not serve yet.
+    // A registry with a port that the provider's configuration doesn't match yet.
     write(
         product,
         &[
@@ -208,7 +208,7 @@ fn one_restart_in_none_for_a_rotation_and_one_out((cluster, product, nodes): Fle
     fs::remove_file(nodes[1].kubelet_dir().join("config.json")).unwrap();
 }
 
-/// The source with the private registry's password, for these namespaces.
+/// Writes the source with the private registry's password, for these namespaces.
 fn scope(cluster: &Cluster, namespaces: &[&str]) {
     reconfigure(
         cluster,
@@ -317,7 +317,7 @@ fn damaged_data_holds_up_no_pull_that_needs_nothing((cluster, product, nodes): F
         });
     }
     assert_eq!(product.more_starts(nodes, &known).unwrap(), [0, 0, 0]);
-    // Keeps clear of the limit of conflicts, which another test covers.
+    // Stays below the limit of conflicts, which another test covers.
     sleep(Duration::from_secs(1));
 }
 
@@ -387,7 +387,7 @@ fn a_hundred_pulls_at_once_go_on_while_the_data_is_damaged((cluster, product, no
         &json!({"apiVersion": "v1", "kind": "List", "items": pods}),
     );
     let begun = Instant::now();
-    // Four conflicts in ten minutes are repaired at once; at the fifth the syncer gives up. Every second one follows
+    // The syncer repairs four conflicts in ten minutes at once, and gives up at the fifth. Every second conflict occurs
     // while the repair of the previous one is still in progress.
     let damages: [(Duration, &dyn Fn() -> io::Result<()>); 4] = [
         (Duration::ZERO, &|| fs::remove_file(&data)),
@@ -475,7 +475,7 @@ fn a_kubelet_without_flags_keeps_the_file_and_says_why((cluster, product, nodes)
     );
     product.apply(&registry.docker_config().unwrap()).unwrap();
     wait_delivered(product, nodes, "ConfigFile");
-    // Its kubelet would not start with these flags. It is not restarted here, because the file has the same content.
+    // Its kubelet would not start with these flags. It is not restarted here, because the file's content is the same.
     fs::write(&path, &foreign).unwrap();
     let known = product.kubelet_starts(node).unwrap();
     deliver(cluster, "CredentialProvider");

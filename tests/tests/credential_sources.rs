@@ -1,4 +1,4 @@
-//! Where `kubectl globalps add` takes credentials from, and how it rejects invalid input. Needs no cluster.
+//! The sources from which `kubectl globalps add` takes credentials, and how it rejects invalid input. Needs no cluster.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
         (address.as_str(), "R"),
         (desk.directory.path().to_str().unwrap(), "HOME"),
     ];
-    // The helper gets only the server on standard input, and responds in docker's format.
+    // The helper receives only the server on stdin, and answers in docker's format.
     desk.helper(
         "good",
         &format!(
@@ -51,7 +51,7 @@ fn files_of_docker_and_podman_are_read_with_their_helpers() {
         let by_name = ["--authfile", &file, "--registry", &address, "--insecure"];
         desk.add_with(&by_name, &[], "").goes_on(&names, &good);
     }
-    // A credentials file, or a manifest, on standard input.
+    // A credentials file, or a manifest, on stdin.
     let manifest = format!(
         "apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\nstringData:\n  .dockerconfigjson: '{inline}'\n"
     );
@@ -134,7 +134,7 @@ fn sigterm_at_the_password_leaves_the_terminal_as_it_was() {
     });
 }
 
-/// `end` gets the plugin's pid.
+/// `end` receives the plugin's pid.
 fn ended_at_the_password(expected: i32, end: impl FnOnce(&mut Terminal, &str)) {
     let desk = Desk::new();
     let directory = tempfile::tempdir().unwrap();
@@ -254,7 +254,7 @@ fn what_makes_no_sense_is_refused_with_a_sentence_and_a_way_out() {
     for (line, input, message, hint) in cases {
         flags(line, input).refuses(&[], message, hint);
     }
-    // Docker Hub gets one name in the Secret, whichever of its names the user gives.
+    // The Secret contains one name for Docker Hub, whichever of its names the user enters.
     for name in [
         "docker.io",
         "index.docker.io",

@@ -1,4 +1,4 @@
-//! The controller is killed at every write of its delivery into namespaces and to operators.
+//! Kills the controller at every write of its delivery to namespaces and operators.
 
 use globalps_testkit::fleet::kills::{namespaces, operators};
 
@@ -26,7 +26,7 @@ fn the_next_controller_finishes_any_write_for_operators() {
         use operators::Change::{Disable, Rotate};
         match outcome.change {
             Rotate => assert_eq!(outcome.deletes(), 0, "{:?}", outcome.writes),
-            // Both copies, and what the controller remembers of them.
+            // Both copies, and the controller's record of them.
             Disable => assert_eq!(outcome.deletes(), 3, "{:?}", outcome.writes),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Changes of the file by another process, and rotations that are faster than a kubelet can restart.
+//! Changes of the file by another process, and rotations that are faster than restarts of a kubelet.
 
 mod common;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const REGISTRY: &str = "drift.example.com";
 const POLL: Duration = Duration::from_millis(20);
-/// Without the retries, which are a minute apart or more. The figures are printed.
+/// Excludes the retries, which are at least a minute apart. The durations are printed.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -34,7 +34,7 @@ fn what_others_take_out_is_back_and_a_storm_is_three_restarts() {
     what_was_taken_out_is_back_at_once(&product, node, &path);
     a_fight_is_given_up_until_the_next_revision(&product, node, &path);
 
-    // On a slow machine the restart may be due before anybody looks.
+    // On a slow machine the restart may already be due at the first check.
     let has_waited = (99..102).any(|number| {
         product.apply(&content(number)).unwrap();
         product.wait_synced().unwrap();
@@ -52,7 +52,7 @@ fn what_others_take_out_is_back_and_a_storm_is_three_restarts() {
     assert_eq!(file, expected, "other processes' entries stay");
 }
 
-/// Entries of the node itself. The product never gets them, and in the end every user can read them.
+/// The node's own entries. The product never receives them, and in the end every user can read them.
 fn own_file(owners: &[&str]) -> String {
     let entries = owners.iter().map(|owner| {
         let auth = base64(&format!("{owner}:own"));
@@ -96,7 +96,7 @@ fn a_storm_of_rotations_is_three_restarts_at_most(product: &Product, node: &Node
     );
 }
 
-/// Replaces the whole file like a configuration management agent. Only its owner can read it, because a wider mode
+/// Replaces the whole file like a configuration management agent. The mode stays restrictive, because a wider mode
 /// would be another conflict.
 fn overwrite(path: &Path, content: &str) {
     let temporary = path.with_file_name("theirs.tmp");
@@ -105,7 +105,7 @@ fn overwrite(path: &Path, content: &str) {
     fs::rename(&temporary, path).unwrap();
 }
 
-/// Whether the restore said that it waits, before the node was restored.
+/// Whether the restore reported that it waits, before the node was restored.
 fn has_waited_for_its_restart(product: &Product, node: &Node) -> bool {
     wait("the restore", POLL, || {
         let object = product.get(&format!("nodepullsecret/{}", node.name()))?;
@@ -152,7 +152,7 @@ fn what_was_taken_out_is_back_at_once(product: &Product, node: &Node, path: &Pat
     for times in 1..=3 {
         match times {
             1 => overwrite(path, &theirs),
-            // In place rather than by a rename, and a changed rather than a removed entry.
+            // Writes in place instead of renaming, and changes an entry instead of removing it.
             2 => fs::write(path, theirs.replace("theirs", REGISTRY)).unwrap(),
             _ => fs::remove_file(path).unwrap(),
         }
@@ -188,7 +188,7 @@ fn what_was_taken_out_is_back_at_once(product: &Product, node: &Node, path: &Pat
 
 fn a_fight_is_given_up_until_the_next_revision(product: &Product, node: &Node, path: &Path) {
     let theirs = own_file(&["own", "theirs"]);
-    // This is the fifth conflict, after four above. It is reported, and the next change stays.
+    // This is the fifth conflict, after the four above. It is reported, and the next change is not reverted.
     for _ in 0..1 {
         overwrite(path, &theirs);
         wait_back(node);

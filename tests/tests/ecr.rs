@@ -1,5 +1,5 @@
-//! A real second provider: ECR's own keeps working on a node that is set up like a node of EKS, before, during and
-//! after delivery with globalps' provider. Only the ECR API that returns the password is simulated.
+//! A real second provider: ECR's own keeps working on a node configured like a node of EKS, before, during and after
+//! delivery with globalps' provider. Only the ECR API that returns the password is simulated.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn ecr_api(cluster: &Cluster) -> Server {
             return (400, Vec::new(), String::new());
         }
         let login = format!("{}:{}", registry.user(), registry.password().unwrap());
-        // The kubelet may cache it for half of this time; after that each pull requests it again.
+        // The kubelet may cache the password for half of this time; after that, each pull requests it again.
         let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(1);
         let body = json!({"authorizationData": [{
             "authorizationToken": base64(&login), "expiresAt": soon.as_secs(),
@@ -177,8 +177,8 @@ fn the_provider_of_ecr_goes_on_before_beside_and_after_ours() {
         "the file, and the switch to the provider"
     );
 
-    // The spec no longer names the provider's paths. The provider is removed all the same, and only then the syncer
-    // loses the directories.
+    // The spec no longer names the provider's paths. The provider is still removed, and only then does the syncer lose
+    // access to the directories.
     let patch =
         json!({"spec": {"kubelet": {"delivery": "ConfigFile", "credentialProvider": null}}});
     merge(&cluster, CONFIG, &patch).unwrap();

@@ -1,4 +1,4 @@
-//! No tenant exhausts the controller by the size or number of what it writes.
+//! No tenant can exhaust the controller by the size or number of its objects.
 
 use globalps_testkit::fleet::exhaustion;
 

@@ -1,4 +1,4 @@
-//! The controller of External Secrets writes the pull secrets, with the manifests of `docs/ecosystem.md`: it rotates,
+//! The controller of External Secrets writes the pull secrets, with the manifests of `docs/ecosystem.md`. It rotates,
 //! deletes and recreates them, and no node loses its credentials.
 
 mod common;
@@ -267,7 +267,7 @@ impl World<'_> {
         self.product.get(&format!("externalsecret/{name}")).unwrap()
     }
 
-    /// Asks for a refresh.
+    /// Requests a refresh.
     fn annotate(&self, name: &str) {
         let now = jiff::Timestamp::now().as_nanosecond();
         let force = format!("force-sync={now}");
@@ -277,7 +277,7 @@ impl World<'_> {
             .unwrap();
     }
 
-    /// Returns when External Secrets has refreshed the Secret. Its times are in whole seconds.
+    /// Returns when External Secrets has refreshed the Secret. Its timestamps have a resolution of one second.
     fn refresh(&self, name: &str) {
         let time = || self.external_secret(name)["status"]["refreshTime"].clone();
         let before = time();
@@ -318,7 +318,7 @@ impl World<'_> {
         .unwrap_or_else(|error| panic!("{error:#}: {:#}", self.product.status().unwrap()));
     }
 
-    /// Fails if the node is ever without an entry for the registry meanwhile.
+    /// Fails if the node lacks an entry for the registry at any moment of the change.
     fn without_loss(&self, registry: &str, change: impl FnOnce()) {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Runs every row of the table of faults on real nodes: in each rotation several rows, one per node.
+//! Runs every row of the table of faults on real nodes. Each rotation runs several rows, one per node.
 
 mod common;
 
@@ -24,7 +24,7 @@ const OWN: &str = "{ \"auths\": { \"own.example.com\": { \"auth\": \"b3duOm93bg=
 #[derive(Clone, Copy)]
 struct Asked {
     way: Way,
-    /// Number in the current password, and in the previous one: the same while the delivery is switched.
+    /// Number in the current password, and in the previous one; the same number during a switch of the delivery.
     content: u32,
     before: u32,
     /// The fleet's revision.
@@ -60,8 +60,8 @@ impl Asked {
         reconfigure(cluster, &json!({"kubelet": {"delivery": delivery}})).unwrap();
     }
 
-    /// Waits until every node has it. A rollout also completes without a node that is not Ready, as after an outage of the
-    /// API server; that node follows, and would restart its kubelet later.
+    /// Waits until every node has it. A rollout also completes without a node that is not Ready, for example after an
+    /// outage of the API server. Such a node follows later, and would restart its kubelet then.
     fn wait_everywhere(self, product: &Product) -> Result<()> {
         product.wait_synced()?;
         until("the revision on every node", DEADLINE, POLL, || {
@@ -115,7 +115,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_recovers() {
         Ok(merge(&cluster, CONFIG, &patch).ok())
     })
     .unwrap();
-    // Two contents before the controller has written the first are one revision.
+    // Two contents written before the controller has read the first would become one revision.
     asked.wait_everywhere(&product).unwrap();
     let mut failures = Vec::new();
     let mut delivery = Way::Out;
@@ -126,7 +126,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_recovers() {
             asked.ask(&cluster, &product);
             asked.wait_everywhere(&product).unwrap();
         }
-        // Rotate on healthy nodes: this shows that the next content is applied after the faults of the last group.
+        // Rotates on healthy nodes, which shows that the next content is applied after the faults of the last group.
         asked = asked.next(Way::Rotation);
         asked.ask(&cluster, &product);
         let begun = Instant::now();
@@ -148,7 +148,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_recovers() {
                     scope.spawn(move || run(row, node, product, asked, placed, applied))
                 })
                 .collect();
-            // All faults that precede the change are in place, and the syncer had time to notice them.
+            // All faults that precede the change are in place, and the syncer has had time to notice them.
             until("the faults", DEADLINE, POLL, || {
                 Ok((placed.load(Ordering::Relaxed) == rows.len()).then_some(()))
             })
@@ -185,7 +185,7 @@ fn whatever_goes_wrong_the_file_is_whole_and_the_node_recovers() {
             flags(node),
             format!("KUBELET_KUBEADM_ARGS=\"--node-ip={}\"\n", node.ip())
         );
-        // A quarantined file stays.
+        // A quarantined file is kept.
         for name in ["state.json", "credentials.json", "bin"] {
             let left = node.kubelet_dir().join(".globalps").join(name);
             assert!(!left.exists(), "{}: {name}", node.name());
@@ -372,10 +372,10 @@ fn recovers(
     if let Fault::Kill(..) | Fault::BeforeAndKill(..) = row.fault
         && let Some(mut tracer) = tracer
     {
-        // strace exits with the process that it killed.
+        // strace exits together with the process that it killed.
         until("the kill", DEADLINE, POLL, || Ok(tracer.try_wait()?))?;
     }
-    // Where only an admin could help, the test helps as an admin, and the node recovers.
+    // If only an admin could help, the test acts as the admin, and the node recovers.
     let helped = row.ends != "RolledBack";
     if helped && !row.heal.is_empty() {
         shell(node, row.heal)?;
@@ -400,7 +400,7 @@ fn recovers(
 fn wait(product: &Product, node: &Node, what: &str, is: impl Fn(&Value) -> bool) -> Result<()> {
     until(
         &format!("{what} of {}", node.name()),
-        // The others of its group may go before it.
+        // Others of its group may go before it.
         2 * DEADLINE,
         POLL,
         || {
@@ -429,7 +429,7 @@ fn watch(row: &Row, node: &Node, asked: Asked, is_over: &AtomicBool) -> Result<(
         if row.is_replaced {
             continue;
         }
-        // Read before the file: what a kubelet needs exists before it starts.
+        // Read before the file, because the files that a kubelet needs exist before it starts.
         let kubelet = (row.way != Way::Rotation)
             .then(|| kubelet_flags(node))
             .transpose()?;
@@ -497,8 +497,8 @@ fn shell(node: &Node, script: &str) -> Result<()> {
     Ok(())
 }
 
-/// Changes the syncer's system calls from now on. Waits for a syncer that is about to start, and for the next one if
-/// the tracer killed the first before it was seen.
+/// Injects the fault into the syncer's system calls. Waits for a syncer that is about to start, and for the next one if
+/// the tracer killed the first before it was found.
 fn trace(node: &Node, call: &str, injection: &str) -> Result<Child> {
     let script = format!(
         "exec strace -f -qq -o /dev/null -e trace={call} -e inject={call}:{injection} -p $(pgrep -x -o globalps-syncer)"

@@ -69,7 +69,7 @@ fn set_paused(cluster: &Cluster, paused: bool) {
     reconfigure(cluster, &json!({"rollout": {"paused": paused}})).unwrap();
 }
 
-/// Pauses the rollout, and waits until the controller has seen this content.
+/// Pauses the rollout, and waits until the controller has read this content.
 fn pause_with(cluster: &Cluster, product: &Product, password: &str) {
     set_paused(cluster, true);
     product.apply(&content(password)).unwrap();
@@ -97,7 +97,7 @@ fn in_a_pause_a_new_node_gets_what_the_fleet_has((cluster, product, nodes): Flee
 fn a_new_node_does_not_get_a_revision_that_halted((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": 2}});
     let before = in_force(cluster, product, &spec, "one");
-    // The node that goes first fails, whichever it is.
+    // The node that is first fails, whichever it is.
     for node in nodes {
         break_kubelet(node, "broken.example.com").unwrap();
     }
@@ -133,7 +133,7 @@ fn nothing_changes_while_the_configuration_is_deleted((cluster, product, nodes):
     assert_eq!(product.starts(nodes).unwrap(), starts_before);
     assert_eq!(assigned(cluster, begun, before + 1), Vec::<String>::new());
 
-    // As the event says.
+    // The command from the event.
     let ran = product.plugin(&["install", "--restore-configuration"], "");
     let ran = ran.unwrap();
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -146,7 +146,7 @@ fn nothing_changes_while_the_configuration_is_deleted((cluster, product, nodes):
     assert_eq!(product.revision().unwrap(), before + 1);
 }
 
-/// Also after the object was deleted and created again with an empty spec. The commands are those of the condition.
+/// The same holds after the object was deleted and recreated with an empty spec. The commands come from the condition.
 fn a_configuration_that_no_longer_names_its_only_source_is_held((cluster, product, nodes): Fleet) {
     const SOURCE: &str = "fleet-team";
     let plugin = |line: &str| {
@@ -299,7 +299,7 @@ fn nodes_without_their_objects_are_restored_within_the_limit((cluster, product, 
         }
         assert!(restoring.len() <= 1, "at the same time: {restoring:?}");
     }
-    // The order of kubelet starts shows the same on the nodes.
+    // The order of kubelet starts shows the same.
     let mut last_starts: Vec<_> = nodes
         .iter()
         .map(|node| (last_start(node), node.name()))
@@ -414,7 +414,7 @@ fn a_control_plane_node_goes_last((cluster, product, nodes): Fleet) {
 
 fn a_kubelet_that_dies_soon_stops_the_rollout_at_the_canary((cluster, product, nodes): Fleet) {
     let spec = json!({"rollout": {"maxUnavailable": "100%", "canary": {"minReadySeconds": 60}}});
-    // Without `minReadySeconds`, whose wait would only cost time here.
+    // Without `minReadySeconds`, which would only lengthen the test.
     in_force(
         cluster,
         product,
@@ -492,7 +492,7 @@ fn a_hostile_status_moves_no_revision((cluster, product, nodes): Fleet) {
         product.wait_synced().unwrap();
     }
     assert_eq!(product.revision().unwrap(), before + 2);
-    // Its syncer corrects the status, with nothing new to report.
+    // Its syncer corrects the status although it has nothing new to report.
     patch(json!({"revision": 1, "revisionId": "00000000000000ff"}));
     wait("the corrected status", POLL, || {
         let status = product.node_status(hostile.name())?;
@@ -529,7 +529,7 @@ fn syncers_whose_pods_the_api_server_refuses_are_a_condition() {
     );
     assert!((30..100).contains(&took.as_secs()), "{took:?}");
     kubectl(&["delete", "quota", "none"]);
-    // The control plane retries with a growing delay; any change of the DaemonSet makes it retry at once.
+    // The control plane retries with exponential backoff; any change of the DaemonSet triggers a retry at once.
     kubectl(&[
         "annotate",
         "daemonset/global-pull-secret-syncer",
@@ -553,7 +553,7 @@ fn label(cluster: &Cluster, node: &Node, label: &str) {
 
 /// A write to a `NodePullSecret` that the API server accepted, with the whole object after it.
 struct Write {
-    /// A later write has a higher one. The response to a write may end after what it causes.
+    /// Higher for a later write. The response to a write may arrive after its effects.
     version: u64,
     time: SystemTime,
     node: String,
@@ -598,7 +598,7 @@ fn is_synced(object: &Value, revision: i64) -> bool {
     is_about_its_spec(object) && status["phase"] == "Synced" && status["revision"] == revision
 }
 
-/// The nodes that were assigned the revision after `since`, in this order.
+/// The nodes that were assigned the revision after `since`, in order.
 fn assigned(cluster: &Cluster, since: SystemTime, revision: i64) -> Vec<String> {
     let mut order = Vec::new();
     for write in specs(cluster, since) {
@@ -629,7 +629,7 @@ fn time(value: &Value) -> SystemTime {
     time.into()
 }
 
-/// When the node's kubelet last started.
+/// Time of the last start of the node's kubelet.
 fn last_start(node: &Node) -> SystemTime {
     let started = "MESSAGE_ID=39f53479d3a045ac8e11786248231fbf";
     let journal = ["journalctl", "-u", "kubelet.service", started];

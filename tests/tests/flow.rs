@@ -1,4 +1,4 @@
-//! The main job with plain kubectl: after a Secret is created, every node can pull a private image; after it is
+//! The main use case with plain kubectl: after a Secret is created, every node can pull a private image; after it is
 //! deleted, every node has its original state.
 
 mod common;
@@ -14,7 +14,7 @@ use globalps_testkit::{Access, Cluster, Node, config_file, until, wait};
 use serde_json::{Value, json};
 
 const OTHERS: &str = "own.example.com";
-/// Every user can read this file in the end, so no other file has its password.
+/// Every user can read this file in the end, so its password is used in no other file.
 const OWN_FILE: &str = "{\n\t\"auths\": {\n\t\t\"own.example.com\": { \"auth\": \"b3duOmZpbGU=\" }\n\t},\n\t\"credsStore\": \"none\"\n}\n";
 
 #[test]
@@ -182,7 +182,7 @@ fn with_plain_kubectl_a_secret_comes_and_goes_without_a_trace() {
         .unwrap();
 }
 
-/// `check` says so before the restart, which the kubelet here gets from its admin, not from globalps.
+/// `check` reports this before the restart, which here the node's admin causes, not globalps.
 fn a_restart_ends_a_pod_that_no_longer_matches_its_node(
     cluster: &Cluster,
     product: &Product,
@@ -239,7 +239,7 @@ fn a_restart_ends_a_pod_that_no_longer_matches_its_node(
     product.wait_synced().unwrap();
 }
 
-/// `kubectl globalps why`, with `--insecure` as the registry's certificate is not trusted here.
+/// `kubectl globalps why`, with `--insecure` because the registry's certificate is not trusted here.
 fn the_cause_is(product: &Product, pod: &str, image: &str, code: &str) {
     let name = format!("default/{pod}");
     let ran = product
@@ -258,7 +258,7 @@ fn the_cause_is(product: &Product, pod: &str, image: &str, code: &str) {
     }
 }
 
-/// A wrong password on every node, an image that is not there, and both fixed.
+/// A wrong password on every node, a missing image, and both fixed.
 fn causes_of_failing_pulls(product: &Product, image: &str, node: &Node, good: &str) {
     let registry = image.split('/').next().unwrap();
     let wrong = docker_config(&[(registry, "puller:wr0ng-s3cret")]);
@@ -281,8 +281,9 @@ fn causes_of_failing_pulls(product: &Product, image: &str, node: &Node, good: &s
     product.delete_pod("fixed").unwrap();
 }
 
-/// The credentials are in force already: pods of delivered credentials would pull by themselves once their kubelet has restarted.
-/// One pod waits for an image that is pushed too late, and one whose budget allows no eviction for an image that never is.
+/// The credentials are in force already, because otherwise pods would pull by themselves once their kubelet has
+/// restarted. One pod waits for an image that is pushed too late. Another, whose disruption budget permits no eviction,
+/// waits for one that is never pushed.
 fn waiting_pods_are_evicted_within_their_budget(
     cluster: &Cluster,
     product: &Product,
@@ -336,7 +337,7 @@ fn waiting_pods_are_evicted_within_their_budget(
     };
     let runs = |pod: &Value| pod["status"]["containerStatuses"][0]["ready"] == true;
     let withheld = the_one("withheld", &runs);
-    // A budget protects only pods that ran: the API server evicts pending ones in any case.
+    // A budget only protects pods that have run: the API server always evicts pending ones.
     let own = withheld["metadata"]["name"].as_str().unwrap();
     let missing = format!("{registry}/team/app:missing");
     let patch = json!({"spec": {"containers": [{"name": "c", "image": missing}]}}).to_string();
@@ -345,8 +346,8 @@ fn waiting_pods_are_evicted_within_their_budget(
         .unwrap();
     the_one("withheld", &waits);
     let waiting = the_one("waiting", &waits);
-    // After a second attempt the kubelet pauses for 20 seconds or more, in which the pod does not pull by itself. Its name sorts before
-    // the other's, which holds `add` up.
+    // After a second attempt the kubelet backs off for at least 20 seconds, during which the pod does not pull by
+    // itself. Its name sorts before that of the other pod, which delays `add`.
     let name = waiting["metadata"]["name"].as_str().unwrap().to_owned();
     let selector = format!("involvedObject.name={name},reason=Pulling");
     let attempts = || -> anyhow::Result<u32> {
@@ -398,7 +399,7 @@ fn own_file(node: &Node, content: &str, mode: u32) {
     fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// The checks that users of the reference implementation make.
+/// The checks that users of the reference implementation rely on.
 fn the_standard_checks_hold(cluster: &Cluster, nodes: &[Node]) {
     let poll = Duration::from_millis(200);
     wait("every pod of the DaemonSet is ready", poll, || {

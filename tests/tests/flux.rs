@@ -1,5 +1,5 @@
-//! Flux's kustomize-controller owns the pull secret and the configuration, with the manifests of `docs/ecosystem.md`: it
-//! applies, reverts and prunes them. The test is Git and source-controller: it serves each commit's files as an artifact.
+//! Flux's kustomize-controller owns the pull secret and the configuration, with the manifests of `docs/ecosystem.md`. It applies,
+//! reverts and prunes them. The test replaces Git and source-controller: it serves each commit's files as an artifact.
 
 mod common;
 
@@ -150,7 +150,7 @@ impl World<'_> {
     fn without_the_configuration_nothing_changes(&self) {
         let starts = self.starts();
         let before = config_file::read(self.node).unwrap();
-        // Not in the same commit: Flux writes the Secret before it prunes.
+        // Not in the same commit, because Flux writes the Secret before it prunes.
         self.commit("no-configuration", &[self.secret_file()]);
         wait("the configuration to be pruned", POLL, || {
             Ok(self.product.get(CONFIG)?.is_null().then_some(()))
@@ -238,7 +238,7 @@ impl World<'_> {
         });
     }
 
-    /// Asks Flux to reconcile now, as `flux reconcile` does, and returns when it has.
+    /// Requests a reconcile like `flux reconcile`, and returns when Flux has finished it.
     fn reconcile(&self) {
         let requested = jiff::Timestamp::now().to_string();
         let request = format!("reconcile.fluxcd.io/requestedAt={requested}");

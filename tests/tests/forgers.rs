@@ -1,4 +1,4 @@
-//! What other clients write in the controller's name is neither believed nor overwritten.
+//! Objects that other clients write with the controller's field manager are neither trusted nor overwritten.
 
 use globalps_testkit::fleet::forgers;
 

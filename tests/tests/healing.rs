@@ -1,4 +1,4 @@
-//! Managed objects that are changed or deleted out of band are reverted and reported, without an endless conflict. At
+//! Managed objects that are changed or deleted out of band are reverted and reported, without an endless conflict. In
 //! the end they are all removed, whatever was unavailable at that moment.
 
 mod common;
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(100);
 const SYNCER: &str = "global-pull-secret-syncer";
 const CONTROLLER: &str = "system:serviceaccount:globalps-system:globalps-controller";
-/// Without the retries, which are a minute apart or more. The figures are printed.
+/// Excludes the retries, which are at least a minute apart. The durations are printed.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// What an admin does to one object.
+/// An admin's change of one object.
 enum Deed {
     Delete,
     /// A merge patch.
@@ -81,7 +81,7 @@ fn what_somebody_else_does_is_put_back((cluster, product, nodes): Fleet) {
     for (what, deed) in table(nodes[1].name()) {
         it_is_put_back_at_once_and_told(cluster, product, &what, &deed);
     }
-    // Not only do the objects exist: a rotation works too, with the tokens of the new ServiceAccount.
+    // Checks more than that the objects exist: a rotation works too, with the tokens of the new ServiceAccount.
     product.apply(&content(2)).unwrap();
     product.wait_synced().unwrap();
 }
@@ -133,7 +133,7 @@ fn it_is_put_back_at_once_and_told(cluster: &Cluster, product: &Product, what: &
         Ok(told.then_some(()))
     });
     product.wait_synced().unwrap();
-    // The writes end: the controller does not write the same object again and again.
+    // The writes end: the controller does not write the same object endlessly.
     let number = writes(cluster, begun, &resource, name)
         .iter()
         .filter(|(_, user)| user == CONTROLLER)
@@ -165,8 +165,8 @@ fn meaning(object: &Value) -> Value {
     })
 }
 
-/// Writers of the object after `since`, and when the API server received the request: the controller's answer to a deletion can be
-/// complete before the deletion's own response is.
+/// Writers of the object after `since`, and when the API server received each request. The controller's reaction to a
+/// deletion can be complete before the response to the deletion.
 fn writes(
     cluster: &Cluster,
     since: SystemTime,
@@ -343,7 +343,8 @@ fn an_etcd_from_a_backup_is_seen_at_once((cluster, product, nodes): Fleet) {
 fn an_uninstall_that_skips_unreachable_nodes_ends((cluster, product, nodes): Fleet) {
     product.apply(&content(4)).unwrap();
     product.wait_synced().unwrap();
-    // A node without a controller: its pod would block the namespace's deletion, because no kubelet reports its end.
+    // This node must not run the controller: its pod would block the namespace's deletion, because no kubelet reports
+    // that it has ended.
     scale_controllers(cluster, 1);
     let gone = wait("a node without a controller", POLL, || {
         let busy = cluster.kubectl(&[
@@ -362,7 +363,7 @@ fn an_uninstall_that_skips_unreachable_nodes_ends((cluster, product, nodes): Fle
         .find(|node| node.name() != gone.name())
         .unwrap();
     gone.power_cut().unwrap();
-    // So the plugin lets go of it as soon as the Secret is deleted, before the controller believes that.
+    // The plugin drops an unreachable node as soon as the Secret is deleted, before the controller treats the Secret as deleted.
     wait("the node to be unreachable", POLL, || {
         let node = cluster.get("", &format!("node/{}", gone.name()))?;
         let conditions = node["status"]["conditions"].as_array();

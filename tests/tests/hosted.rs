@@ -1,6 +1,5 @@
-//! The original pull secret of a `HostedControlPlane`: rotated on the management cluster, in effect on the hosted
-//! cluster's nodes. Two control planes with an API server each; the hosted one's controller connects to the other with
-//! a kubeconfig.
+//! The original pull secret of a `HostedControlPlane`: rotated on the management cluster, in force on the hosted cluster's nodes.
+//! Two control planes with an API server each; the hosted cluster's controller connects to the other with a kubeconfig.
 
 mod common;
 
@@ -73,7 +72,7 @@ fn a_hosted_control_planes_secret_is_in_force_on_its_nodes() {
         &good,
     );
 
-    // Another Secret, by its name.
+    // Another Secret, referenced by name.
     original(&management, "next", PASSWORDS[0]);
     let patch = r#"{"spec":{"pullSecret":{"name":"next"}}}"#;
     let patched = management.patch("clusters", "hostedcontrolplane/prod", patch);
@@ -95,7 +94,7 @@ fn the_original_stays_while_the_management_cluster_is_away(
     kubeconfig: &Value,
 ) {
     management.signal("kube-apiserver", "STOP").unwrap();
-    // A different spelling forces a new connection: a silent connection counts as dead only after minutes.
+    // A different spelling forces a new connection, because a silent connection is only considered dead after minutes.
     let mut again = kubeconfig.clone();
     again["preferences"] = json!({});
     give(hosted, &again);
@@ -125,7 +124,7 @@ fn the_original_stays_while_the_management_cluster_is_away(
     wait_auth(nodes, PASSWORDS[2]);
 }
 
-/// Creates a control plane with its pull secret, and a user who can read these two. Returns the user's token.
+/// Creates a control plane with its pull secret, and a user with permission to read these two. Returns the user's token.
 fn prepare(management: &Cluster) -> String {
     let spec = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "pullSecret": {"type": "object", "properties": {"name": {"type": "string"}}}}}}});

@@ -61,7 +61,7 @@ fn a_rollout_through_clusters_halts_where_a_node_fails() {
     removed(&hub, &members);
 }
 
-/// With Cluster API's kubeconfig, and with one that the user names.
+/// Uses Cluster API's kubeconfig, and one that the user names.
 fn a_member_is_shown_down_to_its_nodes(hub: &Hub, (name, member): &(String, Cluster)) {
     let node = member.nodes().unwrap()[0].name().to_owned();
     let status = ["status", NAME, name, "-n", FLEET, "--nodes"];
@@ -81,7 +81,7 @@ fn a_member_is_shown_down_to_its_nodes(hub: &Hub, (name, member): &(String, Clus
     assert_eq!(same["changes"], json!([]), "{same:#}");
 }
 
-/// Selects all members; the first is the canary, by its label.
+/// Selects all members; the label makes the first one the canary.
 fn spec() -> Value {
     json!({
         "clusterSelector": {"matchLabels": {"env": "prod"}},
@@ -168,8 +168,8 @@ fn a_node_that_fails_halts_the_fleet(hub: &Hub, members: &[(String, Cluster)]) {
     }
 }
 
-/// The first member already has the change when a node of the second one fails. The node recovers by itself: its
-/// kubelet starts with the previous content.
+/// The first member already has the change when a node of the second one fails. The node recovers by itself, because
+/// its kubelet starts with the previous content.
 fn what_was_in_force_comes_back(hub: &Hub, members: &[(String, Cluster)]) {
     let breaks = "breaks-too.example.com";
     let node = halt(hub, &members[1], "f0ur", breaks);
@@ -230,7 +230,7 @@ fn beside_a_cluster_resource_set(hub: &Hub, member: &Cluster) {
         hub.wait_ready(FLEET, BY_HUB, ("True", "Synced")).unwrap();
         std::thread::sleep(Duration::from_secs(2));
     }
-    // The first change also opens the connections, so it is left out.
+    // Excludes the first change, which also opens the connections.
     let (by_hub, by_set) = (by_hub.split_off(1), by_set.split_off(1));
     println!("by the hub, s: {by_hub:.3?}; by a ClusterResourceSet, s: {by_set:.3?}");
     println!(

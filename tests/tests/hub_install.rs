@@ -1,4 +1,4 @@
-//! The hub installs globalps in a cluster that has nothing of it, not even credentials for globalps' own images.
+//! The hub installs globalps in a cluster that has none of its objects, not even credentials for globalps' own images.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn a_new_cluster_gets_globalps_and_credentials_by_itself() {
         fleet(FLEET, NAME, &spec),
     ])
     .unwrap();
-    // Who may create a FleetPullSecret there may not choose images for every node.
+    // A user who may create a FleetPullSecret there may not choose images for every node.
     let message = hub
         .wait_ready(FLEET, NAME, ("False", "NamespaceNotTrusted"))
         .unwrap();
@@ -71,7 +71,7 @@ fn a_new_cluster_gets_globalps_and_credentials_by_itself() {
     );
     assert_on_the_node(&member);
 
-    // Other images are the next revision.
+    // Changing the images creates the next revision.
     let before = controller_image(&member);
     let other = json!({"spec": {"install": images("2")}});
     let what = format!("fleetpullsecret/{NAME}");

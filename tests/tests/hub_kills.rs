@@ -1,4 +1,4 @@
-//! The hub is killed at every write, on the management cluster and in the members.
+//! Kills the hub at every write, on the management cluster and in the members.
 
 use globalps_testkit::fleet::kills::hub::{self, Change};
 
@@ -11,7 +11,7 @@ fn whatever_write_the_hub_is_killed_at_the_next_one_finishes() {
         kills += outcome.kills;
         assert!(outcome.is_killed_at_every_write(), "{:?}", outcome.change);
         let in_members = |method: &str| outcome.distinct(&format!("{method} member-"));
-        // The hub's writes in order: to the canary alone, then to the other members, and to all.
+        // The hub's writes in order: to the canary alone, then to the other members, then to all.
         let writes = (in_members("PATCH"), in_members("DELETE"));
         let expected = match outcome.change {
             Change::Create | Change::Rotate | Change::Retry | Change::RotateOn => (2, 0),

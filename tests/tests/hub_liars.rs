@@ -1,5 +1,5 @@
-//! Member clusters that an attacker controls and that send the hub arbitrary responses, and a tenant who writes large objects and many.
-//! The hub's process, a management cluster without nodes, and simulated members: some honest, each of the others with one kind of lie.
+//! Member clusters that an attacker controls send the hub arbitrary responses, and a tenant writes many large objects. Uses the
+//! hub's process, a management cluster without nodes, and simulated members: some are honest, each of the others lies in one way.
 
 mod common;
 
@@ -24,11 +24,11 @@ const NAME: &str = "shared";
 const SLOW: &str = "slow";
 const HONEST: usize = 4;
 const ROUNDS: u32 = 3;
-/// Maximum memory of the hub in KiB: a hundredth of what the liars send meanwhile.
+/// Maximum memory of the hub in KiB: a hundredth of what the liars send during the test.
 const MEMORY: u64 = 100 << 10;
-/// The same beside a tenant with 500 MB: half of what its container has.
+/// The same with a tenant that stores 500 MB: half of the container's memory.
 const MEMORY_WITH_TENANT: u64 = 256 << 10;
-/// How long they send.
+/// Duration of the lies.
 const TIME: Duration = Duration::from_secs(20);
 
 /// A lie, the liar's fleet, and the phase and reason of its object, if the lie always has the same result.
@@ -51,7 +51,7 @@ fn a_lying_member_changes_only_what_is_said_of_itself() {
     let members = Members::start(fleets.len(), Duration::from_millis(200), false, None);
     let members = runtime.block_on(members).unwrap();
     register(&hub, &members, &fleets);
-    // Before it has any content, the last honest one has the identity of another one.
+    // Before it has any content, the last honest member reports the identity of another one.
     let (claimed, claimant) = (HONEST - 2, HONEST - 1);
     let uid = format!("uid-of-{}", name(claimed));
     let claims = Lie::Says(Asked::Namespace, json!({"metadata": {"uid": uid}}));
@@ -69,7 +69,7 @@ fn a_lying_member_changes_only_what_is_said_of_itself() {
         cases.len()
     );
     hub.apply(&[source(CLUSTERS, SLOW, &content(1))]).unwrap();
-    // Its liars already have their phases, so these don't show that the hub has read the source.
+    // Its liars already have their phases, which therefore don't show that the hub has read the source.
     wait("the revision with liars only", POLL, || {
         let fleet = hub.fleet(CLUSTERS, SLOW)?;
         Ok((fleet["status"]["revision"] == 2).then_some(()))
@@ -87,8 +87,8 @@ fn a_lying_member_changes_only_what_is_said_of_itself() {
     a_tenant_harms_only_its_namespace(&stage, &hub, &members, &runtime, process);
 }
 
-/// 500 Secrets of 1 MB, each of which registers a cluster, is named like a revision and has the label of Cluster API, and objects with ever
-/// new names: the others are served meanwhile, and by a hub that starts then.
+/// A tenant creates 500 Secrets of 1 MB, each of which registers a cluster, is named like a revision and has the label of Cluster
+/// API, and objects with ever new names. The running hub, and one that starts then, still serve the other namespaces.
 fn a_tenant_harms_only_its_namespace(
     stage: &HubStage,
     hub: &Hub,
@@ -308,7 +308,7 @@ fn register(hub: &Hub, members: &Members, fleets: &[&str]) {
     }
 }
 
-/// Duration of a rotation without a lie, in seconds.
+/// Duration of a rotation in which no member lies, in seconds.
 fn everybody_honest(hub: &Hub, members: &Members, fleets: &[&str]) -> f32 {
     for name in [NAME, SLOW] {
         let number = fleets.iter().filter(|fleet| **fleet == name).count();
@@ -418,7 +418,7 @@ fn bounded(process: HubProcess) {
     assert!(usage.most_resident < MEMORY, "{} KiB", usage.most_resident);
 }
 
-/// It no longer claims the UID of another one, with which it got its content.
+/// The member no longer claims the UID of another one, with which it got its content.
 fn a_member_with_another_uid_than_before_stops_itself(
     hub: &Hub,
     members: &Members,

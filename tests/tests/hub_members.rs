@@ -243,7 +243,7 @@ fn a_kubeconfig_of_another_cluster_is_used_once_it_is_accepted(
     let duplicate = ("Blocked", "DuplicateCluster");
     hub.wait_phase((FLEET, NAME, "two"), duplicate).unwrap();
     assert_eq!(written_for(one), format!("{FLEET}/one"));
-    // The accepted one counts now.
+    // The accepted cluster counts again.
     hub.apply(&[registered("two", &kubeconfig(two))]).unwrap();
     hub.wait_phase((FLEET, NAME, "two"), changed).unwrap();
     hub.fleet_command(&accept).unwrap();
@@ -351,7 +351,7 @@ fn what_somebody_changes_comes_back_and_keys_of_others_stay(hub: &Hub, one: &Clu
     wait_has(one, 4);
     let key = json!({"data": {OTHERS_KEY: base64("x")}});
     merge_in(one, NAMESPACE, &format!("secret/{ADDITIONAL}"), &key);
-    // They now belong to another field manager.
+    // The fields now belong to another field manager.
     let secret = ["secret", ADDITIONAL, "-n", NAMESPACE, "--overwrite"];
     let label = "app.kubernetes.io/managed-by=x";
     one.kubectl(&[&["label"], &secret[..], &[label]].concat())
@@ -383,7 +383,7 @@ fn who_is_not_selected_any_more_has_nothing_left(hub: &Hub, one: &Cluster, two: 
     wait("the Secret to be removed from `two`", POLL, || {
         Ok(member_secret(two).unwrap().is_null().then_some(()))
     });
-    // A Secret of this type must keep the hub's key, and it has a key of another client.
+    // A Secret of this type must contain the hub's key, and it has a key of another client.
     hub.wait_phase((FLEET, NAME, "one"), ("Blocked", "KeysOfOthers"))
         .unwrap();
     assert!(has(one, 5));

@@ -1,6 +1,6 @@
 //! The hub's permissions and requests match exactly, on the management cluster and in a member, and its identity in a
-//! member gives access to nothing else. The hub's process with its account's token, a management cluster and a member,
-//! both without nodes.
+//! member gives access to nothing else. Uses the hub's process with its service account's token, a management cluster
+//! and a member, both without nodes.
 
 mod common;
 
@@ -29,7 +29,7 @@ const MEMBER: &str = "edge";
 const HUB_USER: &str = "system:serviceaccount:globalps-system:globalps-hub";
 const MEMBER_USER: &str = "system:serviceaccount:kube-system:globalps-hub";
 
-/// Rights on the management cluster that no request needs, and why they exist.
+/// Permissions on the management cluster that no request needs, and why they exist.
 const UNUSED: &[(&str, &str)] = &[(
     "update globalps.io/fleetpullsecrets/finalizers",
     "needed with the admission plugin OwnerReferencesPermissionEnforcement, which is off here",
@@ -85,8 +85,8 @@ fn content(round: u32) -> String {
     docker_config(&[("fleet.example.com", &format!("robot:r1ghts-{round}-s3cret"))])
 }
 
-/// Two terms, a rollout that counts the Secret only and some that count nodes, more revisions than the history keeps, a
-/// removal.
+/// Two terms of leadership, a rollout that only waits for the Secret and some that wait for nodes, more revisions than
+/// the history keeps, and a removal.
 fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
     let management = stage.cluster();
     let hub = Hub::attach(management);
@@ -120,7 +120,7 @@ fn everything_that_a_hub_does(stage: &HubStage, member: &Cluster) {
         let object = hub.cluster(CLUSTERS, NAME, "passing")?;
         Ok(object.is_null().then_some(()))
     });
-    // Another one leads, alone.
+    // Another process leads, alone.
     stage.stop().unwrap();
     stage.start().unwrap();
     apply(member, &[configuration(&json!({}))]);
@@ -163,7 +163,7 @@ fn a_kubeconfig_that_leads_elsewhere_is_not_used(hub: &Hub) {
     hub.wait_phase(place, ("Synced", "")).unwrap();
 }
 
-/// It leads to the cluster that is registered under another name.
+/// The kubeconfig leads to the cluster that is registered under another name.
 fn a_secret_named_like_a_cluster_is_unused_until_named(hub: &Hub) {
     let secret = get(hub.management(), CLUSTERS, &format!("secret/{MEMBER}"));
     let labels = json!({"globalps.io/cluster": "true"});
@@ -204,7 +204,7 @@ fn cluster_object(name: &str) -> Value {
     })
 }
 
-/// Reports that every node has it, as the member's globalps would.
+/// Reports that every node has the content, like the member's globalps.
 fn every_node_has(member: &Cluster, round: u32) {
     let secret = wait("the Secret to be in the member", POLL, || {
         let secret = member_secret(member)?;
@@ -286,7 +286,7 @@ const ITS_SECRET: &str = "/secrets additional-pull-secret: create,delete,get,lis
 const CONFIGS: &str = "globalps.io/globalpullsecrets global-pull-secret: list,watch";
 const ITS_NAMESPACE: &str = "/namespaces kube-system: get";
 
-/// The status code.
+/// Sends the request and returns the status code.
 async fn ask_for(client: &Client, (method, path, body): Ask) -> u16 {
     let content_type = match (&method, body.get("apiVersion")) {
         (&Method::PATCH, Some(_)) => "application/apply-patch+yaml",
@@ -327,7 +327,7 @@ const DOCKER: &str = "kubernetes.io/dockerconfigjson";
 const TOKEN: &str = "kubernetes.io/service-account-token";
 const APPLY: &str = "?fieldManager=thief&force=true";
 
-/// Requests that the identity exists for. The last one deletes the Secret.
+/// Requests for which the identity exists. The last one deletes the Secret.
 fn own() -> Vec<(&'static str, Ask)> {
     let secrets = secrets_of(NAMESPACE);
     let one = format!("{secrets}/{ADDITIONAL}");
@@ -425,8 +425,8 @@ fn of_others() -> Vec<(String, Ask)> {
     let patch = |path: &str, body: Value| (Method::PATCH, path.to_owned(), body);
     let applied = |path: &str| format!("{path}{APPLY}");
     asks.extend([
-        // The Secret with the type of a service account token, which could then be read. The policy of `fleet join`
-        // rejects it.
+        // The Secret with the type of a service account token, which the hub could then read. The policy of `fleet
+        // join` rejects it.
         patch(&applied(&one), secret(ADDITIONAL, TOKEN)),
         patch(&applied(&one), secret(ADDITIONAL, "Opaque")),
         // RBAC rules for names don't match a request without a name in its path.
@@ -500,7 +500,7 @@ fn secrets(member: &Cluster) -> String {
     member.kubectl(&["get", "secrets", "-A", what]).unwrap()
 }
 
-/// The API server's rules for the identity, except those for requests about itself: one line per rule.
+/// The API server's rules for the identity, one per line, except those for requests about itself.
 async fn rules(client: &Client, namespace: &str) -> BTreeSet<String> {
     let review = json!({
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace},
@@ -529,7 +529,7 @@ async fn rules(client: &Client, namespace: &str) -> BTreeSet<String> {
         )
     };
     let lines = rules.map(line);
-    // Since Kubernetes 1.37 every account may read them.
+    // Since Kubernetes 1.37, every account may read them.
     lines
         .filter(|line| line != "certificates.k8s.io/clustertrustbundles : get,list,watch")
         .collect()

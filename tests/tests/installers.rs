@@ -1,6 +1,6 @@
-//! The charts by everything that installs charts: what each step does to the definitions, and whether the objects of their kinds
-//! survive. Prints the table of `docs/adr/0042-definitions-in-a-chart-of-their-own.md`. And the API server's own schemas accept
-//! everything that the charts can render.
+//! The charts with each tool that installs charts: the effect of each step on the definitions, and whether their
+//! objects survive. Prints the table of `docs/adr/0042-definitions-in-a-chart-of-their-own.md`. Also checks that the
+//! API server's own schemas accept everything that the charts can render.
 
 mod common;
 
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 /// Namespace of the releases.
 const SYSTEM: &str = "globalps-system";
-/// In this order.
+/// In order of installation.
 const CHARTS: [&str; 2] = ["globalps-crds", "globalps"];
 const DEFINITIONS: [&str; 4] = [
     "clusterpullsecrets",
@@ -31,7 +31,7 @@ const NODE: &str = "nodepullsecret/node-1";
 /// A field that only the next release of the definitions has.
 const ADDED: &str = "ofATest";
 
-/// What installs.
+/// The installing tool.
 #[derive(Clone, Debug)]
 enum Installer {
     Helm(PathBuf),
@@ -50,11 +50,11 @@ enum Step {
     InstallAgain,
 }
 
-/// What a step did with an object.
+/// The effect of a step on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Created,
-    /// The same object, as before or changed.
+    /// The object still exists, changed or not.
     Kept,
     Replaced,
     Deleted,
@@ -83,7 +83,7 @@ fn definitions_and_objects_survive_every_installer() {
     println!("{table}");
 }
 
-/// By the schemas that the API server publishes, and by a dry run there.
+/// Checks the schemas that the API server publishes, and sends a dry run.
 #[test]
 fn the_api_server_accepts_everything_that_is_rendered() {
     let cluster = cluster("rendered", 0);
@@ -124,7 +124,7 @@ fn the_api_server_accepts_everything_that_is_rendered() {
     for chart in CHARTS {
         let text = world.rendered(Step::Install, chart);
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-        // The Prometheus operator is not here.
+        // The Prometheus operator is not installed here.
         let documents = documents.into_iter().filter(|object| {
             let version = object["apiVersion"].as_str();
             version.is_some_and(|version| !version.starts_with("monitoring.coreos.com/"))
@@ -137,7 +137,7 @@ fn the_api_server_accepts_everything_that_is_rendered() {
             let name = &object["metadata"]["name"];
             assert!(wrong.is_empty(), "{} {name}: {wrong:?}", object["kind"]);
         }
-        // The pod of `helm test` needs the account that the rest has.
+        // The pod of `helm test` needs a service account of the other objects.
         let rest = documents.iter().filter(|object| object["kind"] != "Pod");
         let rest: Vec<Value> = rest.cloned().collect();
         for (dry_run, items) in [("server", &rest), ("none", &rest), ("server", &documents)] {
@@ -159,7 +159,7 @@ fn the_api_server_accepts_everything_that_is_rendered() {
     }
 }
 
-/// What the API server's `OpenAPI` schema of the kind does not have, and what it requires.
+/// Fields that the API server's `OpenAPI` schema of the kind lacks, and required ones that are missing.
 fn invalid(
     cluster: &Cluster,
     schemas: &mut BTreeMap<String, Value>,
@@ -257,7 +257,7 @@ fn rows(name: &str, installer: &Installer, table: &mut String) {
         )
         .unwrap();
         let what = format!("{name}: {step:?}: {fates:?}");
-        // `kubectl delete` knows nothing of what a chart keeps: the nodes keep what they have without this object.
+        // `kubectl delete` ignores the chart's keep policy: the nodes keep their content without this object.
         let is_deleted = matches!(
             (installer, step),
             (Installer::Kubectl, Step::Uninstall | Step::InstallAgain)
@@ -344,7 +344,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Helm says what is missing, before it has created anything.
+    /// Helm reports what is missing before it creates anything.
     fn refuses_to_come_first(&self) {
         let Installer::Helm(helm) = self.installer else {
             return;
@@ -408,7 +408,7 @@ impl<'a> World<'a> {
                     Step::Uninstall => &["delete", "-f", "-"],
                     _ => &["apply", "--server-side", "-f", "-"],
                 };
-                // The definitions are not deleted: what is theirs would go with them.
+                // The definitions are not deleted, because their objects would be deleted with them.
                 let charts = CHARTS.iter().skip(usize::from(step == Step::Uninstall));
                 for name in charts {
                     let mut kubectl = self.cluster.kubectl_command();
@@ -455,7 +455,7 @@ impl<'a> World<'a> {
         ran.stdout
     }
 
-    /// As the controller does for a node.
+    /// Like the controller for a node.
     fn add_node(&self) {
         let node = json!({
             "apiVersion": "globalps.io/v1alpha1", "kind": "NodePullSecret",
@@ -465,7 +465,7 @@ impl<'a> World<'a> {
         self.succeeds(kubectl.args(["create", "-f", "-"]), &node.to_string());
     }
 
-    /// Of the definitions, the configuration and a node's object.
+    /// UIDs of the definitions, the configuration and a node's object.
     fn uids(&self) -> Vec<Option<String>> {
         let definitions = DEFINITIONS.map(|name| format!("crd/{name}.globalps.io"));
         let objects = [CONFIG, NODE].map(str::to_owned);
@@ -473,7 +473,7 @@ impl<'a> World<'a> {
         all.map(|name| self.uid(name)).collect()
     }
 
-    /// `None`: the object, or its kind, does not exist.
+    /// `None` if the object or its kind does not exist.
     fn uid(&self, name: &str) -> Option<String> {
         let get = [
             "get",
@@ -499,7 +499,7 @@ fn charts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts")
 }
 
-/// The definitions first, and last when they go.
+/// Installs the definitions first, and uninstalls them last.
 fn order(step: Step) -> Vec<&'static str> {
     let mut charts = CHARTS.to_vec();
     if matches!(step, Step::Rollback | Step::Uninstall) {

@@ -1,4 +1,5 @@
-//! What others do to a healthy fleet: they write the spec of a node's object, delete its Node, or name a syncer image that doesn't exist.
+//! Interference by other clients in a healthy fleet: they write the spec of a node's object, delete its Node, or
+//! configure a syncer image that doesn't exist.
 
 mod common;
 
@@ -66,7 +67,7 @@ fn a_node_that_is_deleted_right_after_a_change_gets_it((cluster, product, nodes)
         .exec(&["systemctl", "restart", "kubelet.service"])
         .unwrap();
     product.ends("status --wait --timeout 4m", 0);
-    // Each new kubelet registers its node, but the wait may have ended before this one did.
+    // Each new kubelet registers its node, but the wait may have ended before this one did so.
     wait("its object with the revision", POLL, || {
         let object = product.get(&format!("nodepullsecret/{}", deleted.name()));
         Ok(object
@@ -138,7 +139,7 @@ fn a_syncer_image_that_cannot_be_pulled_stops_only_its_own_node((cluster, produc
     });
 }
 
-/// A kubelet that starts again says of young pods that they are not ready, and a DaemonSet replaces such pods without a limit.
+/// A restarted kubelet reports young pods as not ready, and a DaemonSet replaces such pods without a limit.
 fn wait_settled(product: &Product, nodes: usize) {
     const SETTLED: SignedDuration = SignedDuration::from_secs(15);
     let is_settled = |pod: &Value| {

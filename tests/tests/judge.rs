@@ -1,4 +1,4 @@
-//! `core/dockerconfig` and `core/provider` give the same results as the kubelet's and containers/image's own code.
+//! `crates/dockerconfig` and `crates/provider` give the same results as the kubelet's and containers/image's own code.
 
 use globalps_testkit::judge::{compare, judge};
 use globalps_testkit::oracle::{Case, Oracle};

@@ -1,4 +1,4 @@
-//! The plugin's archive, installed as krew installs it, and run by kubectl.
+//! The plugin's archive, installed like krew does, and run by kubectl.
 
 use std::fs;
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! kubeadm's own rewrite of the kubelet's flags, as `kubeadm upgrade node` does it: in some states of a node it removes a flag and
-//! sorts the rest. On a bare node before, during and after delivery with the provider. The variable `KUBERNETES` is kubeadm's release.
+//! kubeadm's rewrite of the kubelet's flags by `kubeadm upgrade node`: in some states of a node it removes a flag and
+//! sorts the others. Tested on a bare node before, during and after delivery with the provider. The variable
+//! `KUBERNETES` selects kubeadm's release.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +20,7 @@ static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::shipped().unwrap()
 static KUBEADM: LazyLock<PathBuf> = LazyLock::new(|| kubeadm::build().unwrap());
 static VERSION: LazyLock<String> = LazyLock::new(kubeadm::version);
 
-/// What a rewrite makes of the flags of each state.
+/// The result of a rewrite for the flags of each state.
 const REWRITTEN: &str = "KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1 --v=2\"\n";
 
 fn ask(generation: i64, delivery: Delivery) -> Ask {
@@ -157,7 +158,7 @@ fn an_upgrade_beside_delivery_restarts_nothing_and_stays() {
     }
 }
 
-/// Adds the flags that a kubeadm removes, and upgrades.
+/// Adds the flags that this kubeadm removes, and upgrades.
 fn rewrite(directory: &Path) {
     let mut text = flags(directory);
     for flag in [State::PauseImage, State::RuntimeSocket].map(|state| state.flag().unwrap()) {
@@ -183,7 +184,7 @@ fn two_rewrites_a_second_for_a_minute_kill_no_kubelet() {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(20) {
             rewrite(directory);
-            // Both write the whole file, so an old flag may be back for a moment, which no program can prevent.
+            // Both write the whole file, so an old flag may return for a moment, which no program can prevent.
             let what = "flags with which a kubelet starts";
             let poll = Duration::from_millis(50);
             until(what, Duration::from_secs(2), poll, || {

@@ -19,7 +19,7 @@ const LEASE: &str = "lease/globalps-controller";
 const ACCOUNT: &str = "system:serviceaccount:globalps-system:globalps-controller";
 const POLL: Duration = Duration::from_millis(50);
 const FAILOVER: Duration = Duration::from_secs(25);
-/// Less than the duration of a Lease: the leader releases it.
+/// Shorter than the duration of a Lease, because the leader releases it.
 const HANDOVER: Duration = Duration::from_secs(8);
 /// By then the kernel has retransmitted lost packets, or given up.
 const LATE: Duration = Duration::from_secs(20);
@@ -32,7 +32,7 @@ enum Fate {
     Frozen,
     /// Its packets are lost, but packets to it arrive, until another controller assigns. Its requests may arrive late.
     CutOff,
-    /// SIGTERM, as in a drain.
+    /// SIGTERM, like in a drain.
     Evicted,
 }
 
@@ -72,7 +72,7 @@ fn in_force(product: &Product) -> i64 {
 
 fn another_one_goes_on_and_no_limit_is_exceeded(fate: Fate, (cluster, product, nodes): Fleet) {
     let revision = in_force(product) + 1;
-    // Not all nodes have it before the next leader leads.
+    // Some nodes must lack the revision until the next leader leads.
     reconfigure(cluster, &json!({"rollout": {"minReadySeconds": 2}})).unwrap();
     two_are_ready(cluster);
     let leader = Leader::find(cluster);
@@ -128,7 +128,7 @@ fn another_one_goes_on_and_no_limit_is_exceeded(fate: Fate, (cluster, product, n
 
     let thawed = leader.recovers(fate);
     if let Some(thawed) = thawed {
-        // It first requests its Lease, and learns that it lost it.
+        // It first requests its Lease, and finds that it lost it.
         wait("a request of the old leader", POLL, || {
             let asked = requests(cluster, thawed, "leases");
             Ok(asked.into_iter().find(|(_, pod, _)| *pod == leader.pod))
@@ -136,7 +136,7 @@ fn another_one_goes_on_and_no_limit_is_exceeded(fate: Fate, (cluster, product, n
     }
     product.wait_synced().unwrap();
     if fate == Fate::CutOff {
-        // The client gave the request up seconds ago, but the kernel retransmits it after the partition.
+        // The client gave up on the request seconds ago, but the kernel retransmits it after the partition.
         let late = until("a late request of the old leader", LATE, POLL, || {
             let asked = requests(cluster, begun, "nodepullsecrets");
             Ok(asked
@@ -162,7 +162,7 @@ fn another_one_goes_on_and_no_limit_is_exceeded(fate: Fate, (cluster, product, n
     if let Some(thawed) = thawed {
         let mut wrote = assignments(cluster, thawed);
         if fate == Fate::Frozen {
-            // Nor did it try: not only the API server's policy stopped it.
+            // It didn't even try, so it was not only the API server's policy that stopped it.
             wrote = requests(cluster, thawed, "nodepullsecrets");
             wrote.retain(|(_, _, event)| event["verb"] == "patch");
         }
@@ -237,7 +237,7 @@ impl Leader {
         }
     }
 
-    /// When it ran normally again; `None`: never.
+    /// When the leader ran normally again; `None`: never.
     fn recovers(&self, fate: Fate) -> Option<SystemTime> {
         let time = SystemTime::now();
         match fate {
@@ -265,7 +265,7 @@ fn get(cluster: &Cluster, what: &str) -> Value {
     found
 }
 
-/// Holder of the Lease; empty: none.
+/// Holder of the Lease; empty if there is none.
 fn holder(cluster: &Cluster) -> String {
     let lease = get(cluster, LEASE);
     let holder = lease["spec"]["holderIdentity"].as_str();
@@ -334,7 +334,7 @@ fn the_probes_and_metrics_of_both_say_what_is((cluster, product, nodes): Fleet) 
         .sum();
     two_are_ready(cluster);
     let leader = Leader::find(cluster).pod;
-    // Those of before may still be there.
+    // The previous pods may still exist.
     let pods = wait("two pods", POLL, || {
         let pods = cluster.get(SYSTEM, "pods")?["items"].clone();
         Ok((pods.as_array().map(Vec::len) == Some(2)).then_some(pods))
@@ -362,7 +362,7 @@ fn the_probes_and_metrics_of_both_say_what_is((cluster, product, nodes): Fleet) 
             ] {
                 assert!(has(line), "{line} in {metrics}");
             }
-            // A node that is NotReady for a moment at the end completes the rollout twice.
+            // A node that is NotReady for a moment at the end makes the rollout complete twice.
             let rollouts = "globalps_rollout_duration_seconds_count ";
             let mut lines = metrics.lines();
             let rollouts = lines.find_map(|line| line.strip_prefix(rollouts));
@@ -375,7 +375,7 @@ fn the_probes_and_metrics_of_both_say_what_is((cluster, product, nodes): Fleet) 
     }
 }
 
-/// Even a controller that is certain to lead is rejected.
+/// Even a controller that is certain that it leads is rejected.
 fn the_api_server_takes_a_grant_of_the_leader_only((cluster, product, _): Fleet) {
     in_force(product);
     let apply = |leader: &str| {

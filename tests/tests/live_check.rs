@@ -1,5 +1,5 @@
 //! `kubectl globalps add` checks the credentials with the registry before it writes: real registries, and everything
-//! that can go wrong. Needs no cluster: with valid credentials, a dry run shows what would be written.
+//! that can go wrong. Needs no cluster: with valid credentials, a dry run shows the Secret.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn a_registry_with_a_password_takes_the_right_one_and_no_other() {
     );
     desk.add_as("wrong", &address, &["--skip-check"], &[])
         .goes_on(&names, "+R: ***\n");
-    // It requests access to a path that may be a repository; that the repository does not exist is not an error.
+    // The check requests access to a path that may be a repository. If the repository does not exist, this is not an error.
     desk.add(&format!("{address}/{REPOSITORY}"), &trusting, &[]).goes_on(&names, "`R/team/app` accepts the credentials\n+R/team/app: ***\n\
          warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n");
     let asked = desk.api.asked();
@@ -282,7 +282,7 @@ fn a_registry_that_opens_only_v2_gets_the_credentials() {
     );
     let warning = "warning: `R/team/app`: kubelets use it for everything that starts with it, including `R/team/app-other`\n";
     let accepts = "accepts the credentials, but asks for no login at `/v2/`, so nodes with CRI-O don't send them";
-    // The challenge, whether `/v2/` reads a password that is sent to it, and the name of who rejects a wrong one.
+    // The challenge, whether `/v2/` checks a password that is sent to it, and the name of the component that rejects a wrong one.
     for (challenge, reads, rejects) in [
         ("Basic realm=\"x\"", false, "R/v2/team/app/tags/list"),
         ("Basic realm=\"x\"", true, "R/v2/"),
@@ -313,7 +313,7 @@ fn a_registry_that_opens_only_v2_gets_the_credentials() {
             &names,
             &format!("warning: `R/team/app` {accepts}\n+R/team/app: ***\n{warning}"),
         );
-        // It may as well ignore a password that it did not ask for.
+        // The registry may equally ignore a password that it did not request.
         let unknown = "asks for no login at `/v2/`, so the credentials could not be checked";
         let is_basic = challenge.starts_with("Basic");
         let right_one = if is_basic { unknown } else { accepts };
@@ -544,7 +544,7 @@ fn proxies_are_used_as_the_environment_says() {
             "set them in the variable: `HTTPS_PROXY=http://USER:PASSWORD@HOST:PORT`",
         );
 
-    // The proxy can't reach the registry, or is itself down.
+    // The proxy can't reach the registry, or is down itself.
     let free = "127.0.0.1:1".to_owned();
     let proxy = Server::proxy(None).unwrap();
     let url = format!("http://{}", proxy.address());
@@ -583,7 +583,7 @@ fn proxies_are_used_as_the_environment_says() {
     assert_eq!(proxy.asked(), [target.as_str(), target.as_str()]);
 }
 
-/// Archives of small programs, the controller's for two architectures. Returns their directory.
+/// Archives of small programs, with two architectures for the controller. Returns their directory.
 fn archives(desk: &Desk) -> String {
     let plugin = std::fs::read(Product::plugin_path()).unwrap();
     let directory = desk.path("images");
@@ -654,7 +654,7 @@ fn images_pushed_to_real_registries_are_pulled_by_digest() {
             "kubectl globalps install --controller-image {controller} --syncer-image {syncer}"
         );
         assert_eq!(report["install"], install);
-        // Another time nothing is sent, and the credentials are of a file.
+        // Another push sends nothing; its credentials come from a file.
         let auth = BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}"));
         let config = json!({"auths": {registry.address(): {"auth": auth}}}).to_string();
         let file = desk.write("auth.json", &config);

@@ -1,4 +1,4 @@
-//! Pull secrets in namespaces, on a cluster whose nodes get nothing: by admission, by service accounts, and errors.
+//! Pull secrets in namespaces, on a cluster whose nodes get no credentials: by admission, by service accounts, and errors.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn nothing_runs_on_nodes(cluster: &Cluster) {
     }
 }
 
-/// How pods get their reference: by admission where the release has it.
+/// How pods get the reference: by admission if the release supports it.
 fn attach() -> &'static str {
     if has_admission() {
         "admission"
@@ -54,12 +54,12 @@ fn attach() -> &'static str {
     }
 }
 
-/// The API server serves `MutatingAdmissionPolicy` v1.
+/// Whether the API server serves `MutatingAdmissionPolicy` v1.
 fn has_admission() -> bool {
     kubernetes::minor() >= 36
 }
 
-/// What `install` does on an API server without the policy.
+/// The behaviour of `install` on an API server without the policy.
 fn service_accounts_take_its_place(cluster: &Cluster) {
     let product = Product::install_with(cluster, &FLAGS).unwrap();
     let refused = [&FLAGS[..], &["--attach", "admission"]].concat();
@@ -138,14 +138,14 @@ fn with_admission_every_new_pod_has_the_credentials() {
     assert!(references(&cluster, "new", "builder").is_empty());
     nothing_runs_on_nodes(&cluster);
 
-    // A rotation, in effect at the next pull.
+    // A rotation, which is in force for the next pull.
     registry.set_password("rotated").unwrap();
     product.apply(&registry.docker_config().unwrap()).unwrap();
     product.wait_synced().unwrap();
     apply(&cluster, &[pod("new", "rotated", &image, &json!({}))]);
     wait_pod(&cluster, "new", "rotated", false);
 
-    // Disabled: nothing of globalps stays.
+    // Disabled: no object of globalps remains.
     reconfigure(&cluster, &json!({"imagePullSecrets": {"enabled": false}})).unwrap();
     for namespace in ["new", "early", "default"] {
         wait_registries(&cluster, namespace, &[]);
@@ -168,8 +168,8 @@ fn with_admission_every_new_pod_has_the_credentials() {
     nothing_runs_on_nodes(&cluster);
 }
 
-/// The configuration is deleted, and created again without the namespaces: no Secret is left behind, and the advised command
-/// brings them back.
+/// The configuration is deleted, and created again without delivery to namespaces. No Secret is left behind, and the
+/// advised command restores the Secrets.
 fn configuration_is_lost(cluster: &Cluster, product: &Product<'_>, private: &str) {
     let all = ["new", "early", "default"];
     let delete = ["delete", CONFIG, "-n", NAMESPACE];
@@ -241,7 +241,7 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
     apply_references(&cluster, "a", "ci", &["one", NAME, "three"]);
     wait_reason(&product, "Synced");
 
-    // Excluded again, with nothing of other clients changed.
+    // Excluded again, without changes of other clients' objects.
     let out = ["label", "namespace", "a", "globalps.io/exclude=true"];
     cluster.kubectl(&out).unwrap();
     wait_references(&cluster, "a", "ci", &["one", "three"]);
@@ -266,7 +266,7 @@ fn service_accounts_get_a_reference_and_lose_exactly_that() {
     }
 }
 
-/// The right to change service accounts exists until the last reference is removed, and no longer.
+/// The permission to change service accounts exists until the last reference is removed, but no longer.
 fn admission_takes_over(cluster: &Cluster, product: &Product<'_>) {
     let flags = [&FLAGS[..], &["--attach", "admission"]].concat();
     product.install_again(&flags).unwrap();
@@ -312,7 +312,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
             namespace("zzz"),
         ],
     );
-    // The namespace stays in deletion until everything in it is deleted.
+    // The namespace is terminating until everything in it is deleted.
     let delete = ["delete", "namespace", "going", "--wait=false"];
     cluster.kubectl(&delete).unwrap();
     let product = install(&cluster, attach());
@@ -360,7 +360,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     wait_registries(&cluster, "a", &["ghcr.io", "quay.io"]);
     wait_reason(&product, "Synced");
 
-    // Sources with a scope are for their namespaces only.
+    // Sources with a scope are only for their namespaces.
     product
         .install_again(&[
             "--source",
@@ -372,7 +372,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
         .unwrap();
     let source = json!([{"name": "team", "scope": {"namespaces": ["a", "team-*"]}}]);
     reconfigure(&cluster, &json!({"sources": source})).unwrap();
-    // Created only now: with `--source` alone, every namespace would get it for a moment.
+    // Created only now, because with `--source` alone every namespace would get it for a moment.
     let scoped = docker_config(&[("team.io", "t:1")]);
     apply(&cluster, &[pull_secret(NAMESPACE, "team", &scoped)]);
     wait_registries(&cluster, "a", &["ghcr.io", "quay.io", "team.io"]);
@@ -383,7 +383,7 @@ fn a_namespace_in_trouble_is_named_and_holds_up_nobody() {
     let after = version(&cluster, "zzz");
     assert_eq!(before, after, "unchanged Secrets are not written");
 
-    // Paused: no content changes, and a new namespace gets the content of the others.
+    // Paused: no content changes, and a new namespace gets the current content.
     reconfigure(&cluster, &json!({"rollout": {"paused": true}})).unwrap();
     wait("the pause to be known", POLL, || {
         Ok(is_about_its_spec(&product.get(CONFIG)?).then_some(()))
@@ -490,7 +490,7 @@ fn migrating_from_the_patcher_leaves_no_pod_without_credentials() {
                 apply(&cluster, &[pod(namespace, &name, &image, &json!({}))]);
                 pods.push((namespace.clone(), name));
                 created.store(pods.len(), Ordering::Relaxed);
-                // A node takes 110.
+                // A node takes 110 pods.
                 std::thread::sleep(Duration::from_millis(10 * pods.len() as u64));
             }
             pods

@@ -1,4 +1,4 @@
-//! Pull secrets of operators, with the Operator Lifecycle Manager's own resources, and objects as it creates them.
+//! Pull secrets of operators, with the Operator Lifecycle Manager's own resources and the objects that it would create.
 
 mod common;
 
@@ -17,8 +17,7 @@ use globalps_testkit::{Access, Cluster, until, wait};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
-/// Does what the Operator Lifecycle Manager does with an accepted version: creates its service account, then the
-/// Deployment.
+/// Handles an accepted version like the Operator Lifecycle Manager: creates its service account, then the Deployment.
 fn roll_out(cluster: &Cluster, csv: &Value) {
     let (namespace, name) = (text(csv, "namespace"), text(csv, "name"));
     let uid = get(
@@ -54,7 +53,7 @@ fn wait_copy(cluster: &Cluster, namespace: &str, name: &str, wanted: &[&str]) ->
     start.elapsed()
 }
 
-/// Message of `OperatorsSynced`, when it has this reason.
+/// Waits until `OperatorsSynced` has this reason; returns its message.
 fn wait_reason(product: &Product, reason: &str) -> String {
     product.wait_reason("OperatorsSynced", reason).unwrap()
 }
@@ -102,14 +101,14 @@ fn only_an_operator_gets_the_pull_secrets_of_its_catalog() {
     wait_reason(&product, "Synced");
     roll_out(&cluster, &v1);
     wait_available(&cluster, "ops", "app.v1");
-    // Other pods of the namespace get nothing, nor do copies of the version in other namespaces.
+    // Other pods of the namespace get no reference, nor do copies of the version in other namespaces.
     apply(&cluster, &[pod("ops", "other", &image, &json!({}))]);
     wait_pod(&cluster, "ops", "other", true);
     assert!(references(&cluster, "ops", "default").is_empty());
     assert!(references(&cluster, "other", "op").is_empty());
     assert!(registries_of(&cluster, "other", copy).is_empty());
 
-    // A rotation reaches the copy by itself.
+    // A rotation updates the copy automatically.
     registry.set_password("rotated").unwrap();
     let before = get(&cluster, "ops", &format!("secret/{copy}"))["data"].clone();
     apply(&cluster, &[pull_secret("olm", "pull", &config())]);
@@ -237,7 +236,7 @@ fn what_an_operator_no_longer_needs_goes_whoever_leads() {
     wait_references(&cluster, "ops", "op-a", &[]);
     assert!(registries_of(&cluster, "ops", "globalps-more.pull").is_empty());
 
-    // Disabled: nothing of globalps stays, and what other clients took over does.
+    // Disabled: no object of globalps remains, except those that other clients took over.
     apply(&cluster, &[catalog("more", "two", &["pull"])]);
     wait_references(&cluster, "ops", "op-b", &["own", "globalps-more.pull"]);
     wait_copy(&cluster, "ops", "globalps-more.pull", &["ghcr.io"]);

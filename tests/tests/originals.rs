@@ -55,7 +55,7 @@ fn original_and_additional_secret_never_delay_each_other() {
         ],
     );
 
-    // And the other way round; the last valid content stays.
+    // The reverse also holds; the last valid content stays.
     original(&cluster, "no credentials");
     product.wait_condition("OriginalValid", "False").unwrap();
     roll_out(&product, &[("r.example.com", "a:two")]);

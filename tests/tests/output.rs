@@ -1,4 +1,4 @@
-//! kubectl's formats of `-o`, beside kubectl itself. Needs no cluster.
+//! kubectl's output formats of `-o`, compared with kubectl itself. Needs no cluster.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use globalps_testkit::product::{Product, Ran, run};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What kubectl prints of an object, without a cluster.
+/// kubectl's output for an object, without a cluster.
 fn kubectl(object: &Value, format: &str) -> Ran {
     let mut kubectl = Command::new(kubernetes::bin_dir().join("kubectl"));
     kubectl
@@ -51,7 +51,7 @@ fn the_cases_of_the_plugin_are_what_kubectl_prints() {
         let template = case[0].as_str().unwrap();
         let ran = kubectl(&templates["value"], &format!("jsonpath={template}"));
         let printed = (ran.code == Some(0)).then_some(ran.stdout.as_str());
-        // kubectl goes through the fields of an object in any order.
+        // kubectl iterates over an object's fields in random order.
         let sorted = |text: Option<&str>| {
             let mut words: Vec<String> = text?.split(' ').map(str::to_owned).collect();
             if template.contains('*') || template.contains("..") {

@@ -1,5 +1,5 @@
-//! The commands of the README and of the pages in `docs/`, as they are printed, on real clusters. Those of the tutorials, the chart
-//! and the companions are run by `tutorials`, `chart` and `external_secrets`.
+//! Runs the commands of the README and of the pages in `docs/` as printed, on real clusters. The tests `tutorials`,
+//! `chart` and `external_secrets` run those of the tutorials, the chart and the companions.
 
 mod common;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(100);
 const CLUSTERS: &str = "clusters";
 
-/// Pushes an image into the registry without a password.
+/// Pushes an image into the registry without a password. Returns its reference.
 fn pushed(cluster: &Cluster, program: &str) -> String {
     let archive = kubernetes::target_dir().join(format!("images/{program}.tar"));
     let name = format!("{program}:pages");
@@ -27,7 +27,7 @@ fn pushed(cluster: &Cluster, program: &str) -> String {
         .unwrap()
 }
 
-/// The admin, and what the examples on the pages stand for.
+/// An admin with values for the examples on the pages.
 fn admin_of(cluster: &Cluster) -> Admin {
     let mut admin = Admin::new(cluster);
     let registry = cluster.registry().address(Access::Tls);
@@ -72,7 +72,7 @@ fn the_commands_of_the_pages_do_what_they_say() {
     admin.runs("test-cluster.md", "verify");
     let verified = || product.get(CONFIG).unwrap()["spec"]["verify"]["interval"].clone();
     assert_eq!(verified(), "1m");
-    // Just after its restart, a kubelet knows no pods whose logs it could send.
+    // Just after its restart, a kubelet doesn't know its pods, and can't send their logs.
     let logs = [
         "logs",
         "-n",
@@ -180,13 +180,13 @@ fn the_commands_for_many_clusters_do_what_they_say() {
         .unwrap();
     terminal.press("\u{3}").unwrap();
     let (code, shown) = terminal.end(Duration::from_secs(10)).unwrap();
-    // The shell ends by the signal, or with the plugin's code.
+    // The signal ends the shell, or the plugin's exit code does.
     assert!(matches!(code, None | Some(130)), "{code:?}: {shown}");
     let registry = member.registry().address(Access::Tls);
     let node = &member.nodes().unwrap()[0];
     assert!(config_file::auth(node, &registry).unwrap().is_some());
     admin.runs(page, "nodes");
-    // Its identity is the pinned one.
+    // The cluster already has the pinned identity.
     admin.runs(page, "accept");
     let status = get(&management, CLUSTERS, "fleetpullsecret/shared");
     assert_eq!(status["status"]["revision"], 1);

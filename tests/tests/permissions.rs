@@ -1,4 +1,4 @@
-//! Rights in the manifests and requests match exactly, and a syncer's token is valid for its own node only.
+//! Permissions in the manifests and requests match exactly, and a syncer's token is valid only for its own node.
 
 mod common;
 
@@ -9,7 +9,7 @@ use common::objects::{account, apply, namespace, registries_of, wait_references}
 use common::{cluster, docker_config, write};
 use globalps_core::api::{Attach, GlobalPullSecretSpec, NodePullSecret, SecretRef};
 use globalps_core::names::RESTRICTED_EXCLUDE_LABEL;
-use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, syncer_objects};
+use globalps_manifests::{Manifests, NamespaceAccess, OperatorAccess, syncer_objects};
 use globalps_testkit::broken_kubelet::{break_kubelet, mend_kubelet};
 use globalps_testkit::olm::{catalog, delete, install_olm, set_versions, subscription, version};
 use globalps_testkit::product::{NAMESPACE, Product, pull_secret, reconfigure, run};
@@ -22,7 +22,7 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(100);
-/// The authorizer learns of a RoleBinding by a watch.
+/// The authorizer learns about a RoleBinding through a watch.
 const KNOWN_AFTER: SignedDuration = SignedDuration::from_secs(1);
 const SYSTEM: &str = "globalps-system";
 const SYNCER: &str = "global-pull-secret-syncer";
@@ -31,13 +31,13 @@ const SYNCER_USER: &str = "system:serviceaccount:kube-system:global-pull-secret-
 const RESTORER: &str = "global-pull-secret-restorer";
 const RESTORER_USER: &str = "system:serviceaccount:kube-system:global-pull-secret-restorer";
 const ORIGINAL: (&str, &str) = ("default", "original-pull-secret");
-/// Pull secret in namespaces.
+/// Name of the pull secret in namespaces.
 const DELIVERED: &str = "delivered";
-/// Pull secret of a catalog of operators, and its copy.
+/// Namespace and name of a catalog's pull secret.
 const CATALOG: (&str, &str) = ("olm", "pull");
 const COPY: &str = "globalps-olm.pull";
 
-/// Rights that no request needs: part of the printed right, and why the right exists.
+/// Permissions that no request needs: part of the permission as printed, and why it exists.
 #[rustfmt::skip]
 const UNUSED: &[(&str, &str)] = &[
     ("globalps-controller: patch globalps.io/nodepullsecrets/status", "a client that creates a Role must have its rights"),
@@ -45,7 +45,7 @@ const UNUSED: &[(&str, &str)] = &[
     ("secrets `additional-pull-secret-history-", "the used part of the history depends on `historyLimit`"),
 ];
 
-/// Rights that a request needs only sometimes, and when.
+/// Permissions that are only needed sometimes, and when.
 #[rustfmt::skip]
 const SOMETIMES: &[(&str, &str)] = &[
     ("globalps-controller: get coordination.k8s.io/leases", "when a renewal gets a conflict or no response"),
@@ -63,7 +63,7 @@ const SOMETIMES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Forbidden requests, and why they are made.
+/// Forbidden requests, and why they are sent.
 const REFUSED: &[(&str, &str)] = &[(
     "globalps-controller: get /secrets `pull-secret` in `openshift-config`",
     "allowed with `--original`, which the first installation does not use",
@@ -110,7 +110,7 @@ fn install(cluster: &Cluster) -> Product<'_> {
     let original = pull_secret(ORIGINAL.0, ORIGINAL.1, &original);
     cluster.apply(original).unwrap();
     apply(cluster, &[namespace(CATALOG.0)]);
-    // First without the original: then the controller creates the configuration by itself, and checks whether the
+    // First without the original: the controller then creates the configuration by itself, and checks whether the
     // cluster has an original.
     let product = Product::install(cluster).unwrap();
     product.apply(&content(0)).unwrap();
@@ -134,7 +134,7 @@ fn install(cluster: &Cluster) -> Product<'_> {
 /// The second node does not start with the content.
 fn a_fleet_goes_back(cluster: &Cluster, product: &Product, nodes: &[Node]) {
     reconfigure(cluster, &json!({"rollout": {"onFailure": "Rollback"}})).unwrap();
-    // A rollout is complete without a node that is NotReady, and what is complete is not rolled back.
+    // A rollout completes without a node that is NotReady, and a complete rollout is not rolled back.
     wait("a Ready node", POLL, || {
         Ok(nodes[1].is_ready()?.then_some(()))
     });
@@ -254,7 +254,7 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
         let asked = asks(&[&["create", "token", account], &bound[..], &who].concat());
         assert_eq!(asked.code == Some(0), may, "{account}: {}", asked.stderr);
     }
-    // Its restorer answers an object that assigns nothing, as that of a node that was never selected.
+    // Its restorer responds to an object without an assignment, like that of a node that was never selected.
     let object = format!("nodepullsecret/{name}");
     let deleted = cluster.kubectl(&["delete", &object, "-n", NAMESPACE]);
     deleted.unwrap();
@@ -282,7 +282,7 @@ fn an_excluded_node_is_restored_and_can_t_read_the_content(
     });
 }
 
-/// The agent's pod on the node that is not terminating; empty: none.
+/// The agent's pod on the node that is not terminating; empty if there is none.
 fn pod_of(cluster: &Cluster, agent: &str, node: &Node) -> String {
     let pods = cluster.get(NAMESPACE, "pods").unwrap();
     let mut pods = pods["items"].as_array().into_iter().flatten();
@@ -308,7 +308,7 @@ fn token(cluster: &Cluster, account: &str, pod: &str) -> String {
 /// A patch of a node's status that changes nothing, with this token.
 fn patch_status(cluster: &Cluster, token: &str, node: &str) -> kube::Result<NodePullSecret> {
     let mut config = Config::new(cluster.api_url().parse().unwrap());
-    // The API server's identity is not what this test checks.
+    // The API server's identity is irrelevant here.
     config.accept_invalid_certs = true;
     config.auth_info = AuthInfo {
         token: Some(token.to_owned().into()),
@@ -326,11 +326,11 @@ fn patch_status(cluster: &Cluster, token: &str, node: &str) -> kube::Result<Node
 
 fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
     let users = [CONTROLLER_USER, SYNCER_USER, RESTORER_USER];
-    // Accounts whose rights were deleted with everything else, until the rights exist again and the authorizer knows
-    // them.
+    // Accounts whose permissions were deleted with everything else, until the permissions exist again and the
+    // authorizer knows them.
     let mut away: BTreeMap<&str, Option<Timestamp>> = BTreeMap::new();
     let mut granted = None;
-    // The first of the two tests of a token makes a syncer's request, too.
+    // The first of the two tests of a token sends a syncer's request, too.
     let calls = Calls::read(&cluster.audit_log(), &users, |event| {
         rights_come_and_go(event, &mut away);
         let target = &event["objectRef"];
@@ -341,7 +341,7 @@ fn the_rules_and_the_calls_are_the_same(cluster: &Cluster) {
         {
             granted = Some(time(event));
         }
-        // The controller may use a new right before the authorizer knows it.
+        // The controller may use a new permission before the authorizer knows it.
         let is_new = granted.is_some_and(|at| time(event) <= at + KNOWN_AFTER);
         if is_new && event["responseStatus"]["code"] == 403 {
             return false;
@@ -383,9 +383,9 @@ fn rights_come_and_go(event: &Value, away: &mut BTreeMap<&str, Option<Timestamp>
     }
 }
 
-/// Every right in the manifests.
+/// All permissions in the manifests.
 fn rights() -> BTreeSet<Right> {
-    let install = Install {
+    let install = Manifests {
         original: Some(original()),
         image_pull_secrets: Some(NamespaceAccess {
             secret_name: DELIVERED.to_owned(),
@@ -395,7 +395,7 @@ fn rights() -> BTreeSet<Right> {
         operators: Some(OperatorAccess {
             secrets: [(CATALOG.0.to_owned(), CATALOG.1.to_owned())].into(),
         }),
-        ..Install::of_images("c", "s")
+        ..Manifests::of_images("c", "s")
     };
     let syncer = syncer_objects(NAMESPACE, "s", &GlobalPullSecretSpec::default());
     let objects = [install.objects(), syncer.values()].concat();

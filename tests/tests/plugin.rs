@@ -1,4 +1,4 @@
-//! `kubectl globalps` as users run it, on a real cluster.
+//! `kubectl globalps` on a real cluster, as users run it.
 
 mod common;
 
@@ -145,13 +145,13 @@ fn json(ran: &Ran) -> Value {
     serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
-/// The run has this exit status, and its standard error contains this text.
+/// Checks that the run has this exit status, and that stderr contains this text.
 fn fails(ran: &Ran, code: i32, text: &str) {
     ends_with(ran, code, text);
     assert_eq!(ran.stdout, "", "errors go to standard error only");
 }
 
-/// As [`fails`], of a command that may have printed what it did before.
+/// Like [`fails`], for a command that may have printed its earlier results.
 fn ends_with(ran: &Ran, code: i32, text: &str) {
     assert_eq!(ran.code, Some(code), "{ran:?}");
     assert!(ran.stderr.contains(text), "{ran:?}");
@@ -294,7 +294,7 @@ fn add_waits_for_every_node(cluster: &Cluster, product: &Product) {
     }
     done(product.types("add --docker-server two.example.com --docker-username robot --password-stdin --skip-check --wait", PASSWORD));
 
-    // A kubelet that restarts reports its pods as not ready until it has probed them again.
+    // A restarted kubelet reports its pods as not ready until it has probed them again.
     let syncers = json!({"state": "Healthy", "ready": 2, "desired": 2, "message": ""});
     let status = wait("both syncers", Duration::from_millis(100), || {
         let status = json(&done(product.plugin(&["status", "-o", "json"], "")?));
@@ -389,7 +389,7 @@ fn list_shows_what_is_in_force(product: &Product) {
     assert_eq!(table.stderr, "");
 }
 
-/// The output contains neither the registry's password nor a credential of the kubeconfig.
+/// Checks that the output contains neither the registry's password nor a credential of the kubeconfig.
 fn shows_nothing_secret(ran: &Ran) {
     let shown = format!("{ran:?}");
     for secret in [
@@ -535,7 +535,7 @@ fn a_pod_runs_with_what_add_brought(cluster: &Cluster, product: &Product) {
     product.delete_pod("app").unwrap();
 }
 
-/// The same search as at the end of every cluster, over a support archive of a cluster with credentials, with a Secret that
+/// Runs the search of the end of every cluster on a support archive of a cluster with credentials, with a Secret that
 /// `kubectl apply` wrote, and with events and logs about it.
 fn a_bundle_has_what_helps_and_no_credential(cluster: &Cluster, product: &Product) {
     // Its annotation `last-applied-configuration` contains the credentials.
@@ -615,7 +615,7 @@ fn a_bundle_has_what_helps_and_no_credential(cluster: &Cluster, product: &Produc
     product.wait_synced().unwrap();
 }
 
-/// The second line of defence, on its own: an event with a credential of a Secret.
+/// Tests the second line of defence alone, with an event that contains a credential of a Secret.
 fn a_shown_credential_keeps_its_file_out(cluster: &Cluster, product: &Product, file: &Path) {
     let event = json!({
         "apiVersion": "v1", "kind": "Event", "metadata": {"name": "shown", "namespace": "kube-system"},
@@ -642,7 +642,7 @@ fn a_shown_credential_keeps_its_file_out(cluster: &Cluster, product: &Product, f
     cluster.kubectl(&delete).unwrap();
 }
 
-/// The files of an archive, without the directory that has all of them.
+/// The files of an archive, relative to its top-level directory.
 fn unpacked(file: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut archive = tar::Archive::new(GzDecoder::new(std::fs::File::open(file).unwrap()));
     let entries = archive.entries().unwrap().map(|entry| {
@@ -754,7 +754,7 @@ fn kubectl_finds_it_as_a_plugin(cluster: &Cluster) {
     let path = format!("{}:{}", directory.display(), std::env::var("PATH").unwrap());
     // kubectl accepts no flag before a plugin's name, so the environment selects the cluster.
     let kubectl = || Command::new(kubernetes::bin_dir().join("kubectl"));
-    // Also under its long name, by a link.
+    // Also under its long name, through a link.
     let links = tempfile::tempdir().unwrap();
     for name in [
         "kubectl-global_pull_secret",
@@ -819,7 +819,7 @@ fn uninstall_restores_first_and_leaves_nothing(cluster: &Cluster, product: &Prod
     );
 }
 
-/// The API server is the same, with everything that it remembers of the first installation.
+/// The API server is the same, with all its state from the first installation.
 fn globalps_works_when_installed_again(cluster: &Cluster, product: &Product) {
     product.install_again(&[]).unwrap();
     let add = ["add", "again.example.com", "--skip-check"];

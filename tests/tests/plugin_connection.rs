@@ -1,4 +1,4 @@
-//! Which cluster and user the plugin chooses, and its errors: kubectl's own flags, on a real API server.
+//! The cluster and user that the plugin selects, and its errors: kubectl's own flags, on a real API server.
 
 mod common;
 
@@ -18,7 +18,7 @@ use globalps_testkit::terminal::Terminal;
 use globalps_testkit::{Cluster, kubernetes, secrecy, until, wait};
 use serde_json::{Value, json};
 
-/// `status` prints this for a reachable cluster without globalps.
+/// The output of `status` for a reachable cluster without globalps.
 const REACHED: &str = "globalps is not installed in this cluster";
 const SOON: Duration = globalps_testkit::DEADLINE;
 
@@ -146,13 +146,13 @@ fn a_list_of_kubeconfigs_is_one(access: &Access<'_>) {
     assert!(!ran.stderr.contains("hunter2"), "{ran:?}");
 }
 
-/// Whether each of the two connects to the proxy.
+/// Checks whether the plugin and kubectl each connect to the proxy.
 fn proxies_are_those_of_kubectl(cluster: &Cluster, access: &Access<'_>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let connections = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&connections);
-    // Ends with the test. A client whose connection ends at once fails at once.
+    // Ends with the test. A client whose connection is closed at once also fails at once.
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             counter.fetch_add(1, Ordering::SeqCst);
@@ -168,7 +168,7 @@ fn proxies_are_those_of_kubectl(cluster: &Cluster, access: &Access<'_>) {
         assert_ne!(ran.code, Some(0), "{ran:?}");
         connections.load(Ordering::SeqCst) > before
     };
-    // Nothing responds there.
+    // No server responds there.
     let (ip, name) = ("https://192.0.2.1:6443", "https://api.example.com:6443");
     let mut found = Vec::new();
     for (server, scheme, none) in [
@@ -207,7 +207,7 @@ fn proxies_are_those_of_kubectl(cluster: &Cluster, access: &Access<'_>) {
         found.push(expected);
     }
     assert_eq!(found.iter().filter(|it| **it).count(), 7, "{found:?}");
-    // The flag is stronger than the variables.
+    // The flag takes precedence over the variables.
     let proxy = format!("http://{address}");
     let mut ours = Command::new(Product::plugin_path());
     ours.args(["status", "--request-timeout", "1s", "-s", ip, "--proxy-url"]);
@@ -279,7 +279,7 @@ fn the_parts_of_a_context_may_be_named(access: &Access<'_>) {
     }
 }
 
-/// Waits until the API server knows a right that was given to an account.
+/// Waits until the API server knows a permission that was granted to an account.
 fn wait_allowed(cluster: &Cluster, right: &str, account: &str) {
     let line = format!("auth can-i {right} --as system:serviceaccount:default:{account}");
     wait(&line, Duration::from_millis(100), || {
@@ -398,7 +398,7 @@ fn tls_is_checked_as_told(access: &Access<'_>) {
     );
 }
 
-/// Runs the command in each hint, which grants what is missing, until nothing is missing.
+/// Runs the command in each hint, which grants a missing permission, until none is missing.
 fn who_is_refused_is_told_what_is_missing(cluster: &Cluster, access: &Access<'_>) {
     let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
     cluster.kubectl(&["apply", "-f", crds]).unwrap();
@@ -424,7 +424,7 @@ fn who_is_refused_is_told_what_is_missing(cluster: &Cluster, access: &Access<'_>
     let mut granted = 0;
     let mut last = String::new();
     let ran = loop {
-        // The API server knows a right a moment after it was granted.
+        // The API server learns about a granted permission a moment later.
         let ran = wait("another answer", Duration::from_millis(100), || {
             let ran = run_as(&args);
             let is_known = last.is_empty() || !ran.stderr.contains(&last);
@@ -463,7 +463,7 @@ fn a_silent_server_is_given_up(access: &Access<'_>) {
     fails(Some(&access.admin()), &args, "could not");
 }
 
-/// Both reach the API server, or neither does.
+/// Checks that both reach the API server, or neither does.
 fn what_is_left_out_is_completed_as_by_kubectl(cluster: &Cluster, access: &Access<'_>) {
     let mut config = access.config.clone();
     config["current-context"] = json!("");
@@ -562,7 +562,7 @@ fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>
     let upstream = access.server.strip_prefix("https://").unwrap().to_owned();
     let relay = Relay::start(upstream).unwrap();
     let token = access.file("token");
-    // The old token is not valid any more once its account is a new one.
+    // The old token is invalid once its account has been recreated.
     let renew = || {
         let delete = ["delete", "serviceaccount", "operator", "--ignore-not-found"];
         cluster.kubectl(&delete).unwrap();
@@ -611,7 +611,7 @@ fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>
         )
         .unwrap();
     };
-    // The first look does not outlast an outage. Without nodes it prints nothing.
+    // The initial read does not survive an outage. Without nodes it prints nothing.
     std::thread::sleep(Duration::from_secs(10));
     let ended = watch.try_wait().unwrap();
     let printed = fs::read_to_string(&messages).unwrap();
@@ -632,12 +632,12 @@ fn a_watch_outlasts_an_outage_and_a_login(cluster: &Cluster, access: &Access<'_>
 }
 
 const OPEN: usize = 0;
-/// Connections end at once.
+/// Connections are closed at once.
 const CUT: usize = 1;
-/// Connections stay open without a byte.
+/// Connections stay open without any data.
 const SILENT: usize = 2;
 
-/// Passes bytes between clients and the API server; its threads end with the test.
+/// Forwards data between clients and the API server; its threads end with the test.
 struct Relay {
     address: String,
     state: Arc<AtomicUsize>,
@@ -672,7 +672,7 @@ fn both_ways(client: &TcpStream, upstream: &str, state: &AtomicUsize) -> std::io
     })
 }
 
-/// Bytes that come while the relay is silent are lost, so such a connection never works again.
+/// Data that arrives while the relay is silent is lost, so such a connection never works again.
 fn pass(mut from: &TcpStream, mut to: &TcpStream, state: &AtomicUsize) -> std::io::Result<()> {
     from.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut buffer = [0; 16 * 1024];

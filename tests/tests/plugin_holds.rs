@@ -1,5 +1,5 @@
-//! What the plugin prints and does when a rollout or a cleanup is blocked: on a real API server, with objects as the
-//! controller and the nodes would leave them.
+//! What the plugin prints and does while a rollout or a cleanup is blocked: on a real API server, with objects in the
+//! state in which the controller and the nodes would leave them.
 
 mod common;
 
@@ -70,14 +70,14 @@ impl Stage<'_> {
         self.set_status(&format!("nodepullsecret/{name}"), &status);
     }
 
-    /// Standard output and standard error of a command that exits with 1.
+    /// Stdout and stderr of a command that exits with 1.
     fn says_no(&self, line: &str) -> (String, String) {
         let ran = self.product.types(line, "");
         assert_eq!(ran.code, Some(1), "{line}: {ran:?}");
         (ran.stdout, ran.stderr)
     }
 
-    /// Message of the failed check with this name; `None`: there is none.
+    /// Message of the failed check with this name; `None` if it did not fail.
     fn failed_check(&self, name: &str) -> Option<String> {
         let report: Value = serde_json::from_str(&self.says_no("check -o json").0).unwrap();
         let checks = report["checks"].as_array().unwrap();
@@ -104,7 +104,7 @@ fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>)
     let check = stage.failed_check("no-configuration");
     assert_eq!(check.as_deref(), Some(said));
 
-    // As the controller would have left it.
+    // The controller would have left it like this.
     let spec = GlobalPullSecretSpec {
         history_limit: 5,
         ..GlobalPullSecretSpec::default()
@@ -130,7 +130,7 @@ fn without_a_global_pull_secret_the_way_on_is_named_and_works(stage: &Stage<'_>)
     let (_, status) = stage.says_no("status");
     assert!(!status.contains(said), "{status}");
     assert_eq!(stage.failed_check("no-configuration"), None);
-    // What the controller does with the Secret then.
+    // The controller's reaction to the Secret.
     let secret = stage.product.get(&format!("secret/{ADDITIONAL}")).unwrap();
     let version = &secret["metadata"]["resourceVersion"];
     let status = json!({"observedGeneration": 1, "observedAdditional": version, "revision": 1});
@@ -210,7 +210,7 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
     };
     assert_eq!(annotation("gone-1"), Value::Null, "no user requested it");
 
-    // The Secret is deleted, as before every cleanup. On a terminal the answer "no" changes nothing.
+    // The Secret is deleted first, like in every cleanup. On a terminal the answer "no" changes nothing.
     let terminal = |line: &str| {
         let mut command = Command::new(Product::plugin_path());
         command
@@ -240,7 +240,7 @@ fn a_cleanup_finishes_without_unreachable_nodes_when_asked(stage: &Stage<'_>) {
         Ok((annotation("gone-1") == "true").then_some(()))
     });
     assert_eq!(annotation("node-1"), Value::Null, "it is restored");
-    // What the controller does at the end of a cleanup.
+    // The controller's last step of a cleanup.
     stage.kubectl("delete nodepullsecret -n kube-system gone-1 node-1");
     let (code, shown) = agreed.end(SOON).unwrap();
     assert_eq!(code, Some(0), "{shown}");

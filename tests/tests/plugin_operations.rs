@@ -1,5 +1,5 @@
-//! The commands that control a rollout, on a real API server, with objects as the controller and the nodes would leave
-//! them.
+//! The commands that control a rollout, on a real API server, with objects in the state in which the controller and the
+//! nodes would leave them.
 
 mod common;
 
@@ -47,7 +47,7 @@ fn the_plugin_steers_a_rollout() {
     what_is_shown_is_found(&stage);
 }
 
-/// The search for credentials at the end of every cluster finds them, wherever they are.
+/// The search at the end of every cluster finds credentials in all places.
 fn what_is_shown_is_found(stage: &Stage<'_>) {
     let shown = |place: &str| {
         let found = stage.product.assert_never_shown(&["sh0wn-s3cret"]);
@@ -414,7 +414,7 @@ fn names_of_the_cluster_complete_a_command_line(stage: &Stage<'_>) {
                 .env("KUBECONFIG", stage.cluster.kubeconfig());
             run(&mut command, "").unwrap()
         };
-        // It gives up soon where the API server is slow.
+        // It gives up early if the API server is slow.
         let mut runs = std::iter::repeat_with(complete).take(5);
         let ran = runs.find(|ran| ran.stdout == expected);
         let ran = ran.unwrap_or_else(|| panic!("{words:?}: {:?}", complete()));
@@ -668,7 +668,7 @@ fn the_live_table_fits_its_terminal(stage: &Stage<'_>) {
 }
 
 fn ctrl_c_leaves_the_rollout_running(stage: &Stage<'_>) {
-    // Without the controller's Deployment a wait ends at once.
+    // Without the controller's Deployment, a wait ends at once.
     let system = "globalps-system";
     let kubectl = |args: &[&str]| stage.cluster.kubectl(args).unwrap();
     kubectl(&["create", "namespace", system]);
@@ -709,7 +709,7 @@ fn off_a_terminal_there_are_plain_lines(stage: &Stage<'_>) {
     assert!(!ran.stdout.contains('\u{1b}'), "{ran:?}");
 }
 
-/// The line without escape sequences for colors and the cursor.
+/// The line without escape sequences.
 fn plain(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let mut text = parts.next().unwrap_or_default().to_owned();

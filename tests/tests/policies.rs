@@ -1,6 +1,5 @@
-//! What an attacker can't do with a controller's account: tries every way to misuse it on a real API server, with the
-//! token of a controller's pod. Each is rejected with a message that names the rule. The writes of the real controller
-//! pass.
+//! What an attacker can't do with a controller's account: tries every abuse on a real API server, with the token of a
+//! controller's pod. Each attempt is rejected with a message that names the rule. The real controller's writes succeed.
 
 mod common;
 
@@ -325,7 +324,7 @@ fn ways_out_are_refused(controller: &Account) {
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
         "metadata": {"name": "global-pull-secret", "namespace": NAMESPACE, "annotations": {
             "kubernetes.io/service-account.name": "clusterrole-aggregation-controller",
-            // Otherwise the rule about the leader would reject it too, and the message could name either rule.
+            // Otherwise the rule about the leader would also reject it, and the message could name either rule.
             "globalps.io/leader": format!("{}_1", controller.pod),
         }},
     });
@@ -401,7 +400,8 @@ fn ways_out_are_refused(controller: &Account) {
     }
 }
 
-/// An admin may add a sidecar to the DaemonSet; the controller can still write it as long as it does not change that.
+/// An admin may add a sidecar to the DaemonSet. The controller can still write the DaemonSet, as long as it does not
+/// change the sidecar.
 fn what_others_made_of_a_daemon_set_stays_writable(cluster: &Cluster, controller: &Account) {
     let sidecar = json!([{"op": "add", "path": "/spec/template/spec/containers/-", "value": {"name": "theirs", "image": "theirs:1"}}]);
     let args = [
@@ -459,7 +459,7 @@ fn an_upgrade_moves_the_image(cluster: &Cluster, controller: &Account) {
     });
 }
 
-/// Also for writes that can't name their writer: deletions, and objects without globalps' annotation.
+/// Includes writes that can't name their writer: deletions, and objects without globalps' annotation.
 fn only_the_leader_writes(cluster: &Cluster, leader: &Account, other: &str) {
     let other = Account::of_pod(cluster, "globalps-controller", SYSTEM, other).unwrap();
     let no_pod = Account::of_token(cluster, &["globalps-controller", "-n", SYSTEM]).unwrap();
@@ -554,7 +554,7 @@ fn nobody_else_is_held_up(cluster: &Cluster) {
     cluster.types(&format!(
         "delete -n {SYSTEM} serviceaccount/globalps-leader"
     ));
-    // The API server learns of deletions of policies by a watch.
+    // The API server learns about the deletion of policies through a watch.
     std::thread::sleep(Duration::from_secs(2));
     for object in of_others {
         let _title = title(&object);
@@ -575,7 +575,7 @@ fn title(object: &Value) -> String {
     format!("{} {}", object["kind"], object["metadata"]["name"])
 }
 
-/// Sets a value like a JSON patch at `path`: replaces an existing value, and `-` appends.
+/// Sets a value like a JSON patch at `path`: replaces an existing value; `-` appends.
 fn set(object: &mut Value, path: &str, value: Value) {
     let (parent, name) = path.rsplit_once('/').unwrap();
     let name = name.replace("~1", "/");

@@ -1,5 +1,5 @@
-//! Every field that the API server has of the kinds that the controller may write: with the token of a controller's pod, a change of it
-//! is refused, unless the field is on the list below.
+//! For every field that the API server knows of the kinds that the controller may write: with the token of a
+//! controller's pod, a change of the field is refused, unless the list below contains it.
 
 mod common;
 
@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 const IMAGE: &str = "registry.example.com/globalps-syncer:2";
 const AGENT: &str = "global-pull-secret-syncer";
 
-/// Fields that no client may set, or not on an existing object: the API server refuses every value before it looks at policies.
+/// Fields that no client may set, or not on an existing object: the API server refuses every value before it evaluates policies.
 const KUBERNETES_REFUSES: [&str; 15] = [
     "apiVersion",
     "kind",
@@ -41,7 +41,7 @@ const KUBERNETES_REFUSES: [&str; 15] = [
     "type",
 ];
 
-/// Fields that need another value beside them, which is refused: a claim or a volume of the pod, another kind of subject.
+/// Fields that require another value with them, which is refused: a claim or a volume of the pod, another kind of subject.
 const OF_REFUSED: [&str; 4] = [
     "subjects[].apiGroup",
     "].resources",
@@ -49,7 +49,7 @@ const OF_REFUSED: [&str; 4] = [
     "initContainers[].volumeMounts[]",
 ];
 
-/// A policy of globalps refuses, or RBAC the right that nobody gave the controller.
+/// A policy of globalps refuses the request, or RBAC does because the controller lacks the permission.
 const REFUSALS: [&str; 2] = [
     "ValidatingAdmissionPolicy 'globalps-",
     "is attempting to grant RBAC permissions not currently held",
@@ -153,16 +153,16 @@ fn document_path(object: &Value) -> String {
     }
 }
 
-/// What became of the changes.
+/// The results of the changes.
 #[derive(Default)]
 struct Tried {
     refused: usize,
     removals: usize,
     without_effect: usize,
     allowed: usize,
-    /// Fields without a valid value, by the part of the object, and what the API server says about the first.
+    /// Fields without a valid value, by the part of the object, and the API server's message about the first.
     invalid: BTreeMap<String, Vec<String>>,
-    /// Parts of which another change is valid.
+    /// Parts for which another change is valid.
     valid: BTreeSet<String>,
     passed: Vec<String>,
 }
@@ -173,7 +173,7 @@ fn is_refused_by_kubernetes(path: &str) -> bool {
         .any(|field| path.starts_with(field))
 }
 
-/// The objects that a policy looks into are at most so deep: what is below is compared as a whole.
+/// The part of an object that a policy distinguishes. Deeper levels are compared as a whole.
 fn part(path: &str) -> String {
     let below = path.strip_prefix("spec.template.spec.");
     let of = |path: &str| path.split('.').take(2).collect::<Vec<_>>().join(".");
@@ -201,7 +201,7 @@ impl Tried {
         let mut tried = Self::default();
         let kind = Kind::new(document, base);
         for field in kind.all(schema) {
-            // A few are enough to see that it still refuses all.
+            // A few values are enough to show that it still refuses all.
             let most = if is_refused_by_kubernetes(&field.path) {
                 3
             } else {
@@ -210,7 +210,7 @@ impl Tried {
             let objects = kind.changed(&field).take(most);
             let mut outcomes = objects.map(|object| attempt(account, base, &object));
             let mut outcome = outcomes.next().expect("a change of the field");
-            // If no value is valid, what the API server says about the first one tells most.
+            // If no value is valid, the API server's message about the first one is the most informative.
             if let Outcome::Invalid(_) = outcome
                 && let Some(valid) =
                     outcomes.find(|outcome| !matches!(outcome, Outcome::Invalid(_)))
@@ -222,7 +222,7 @@ impl Tried {
         for (path, object) in removals(base) {
             match attempt(account, base, &object) {
                 Outcome::Refused => tried.removals += 1,
-                // What may change may be absent, and so may be what it is in.
+                // An allowed field may be absent, and so may its parents.
                 Outcome::Accepted if allowed.iter().any(|it| it.starts_with(&path)) => {
                     tried.allowed += 1
                 }
@@ -249,7 +249,7 @@ impl Tried {
         }
     }
 
-    /// Parts of which no change is valid, and why, but for those that Kubernetes itself refuses.
+    /// Parts for which no change is valid, and why, except those that Kubernetes itself refuses.
     fn unproven(&self) -> impl Iterator<Item = (&String, &String)> {
         let unproven = self.invalid.iter().filter(|(part, _)| {
             let of_refused = OF_REFUSED.iter().any(|end| part.ends_with(end));
@@ -277,7 +277,7 @@ impl Tried {
     }
 }
 
-/// Replaces what differs, at the top of the object or of its metadata.
+/// Replaces the differing fields at the top level of the object or its metadata.
 fn attempt(account: &Account, base: &Value, object: &Value) -> Outcome {
     let mut operations = differences(base, object, &[]);
     operations.extend(differences(
@@ -320,7 +320,7 @@ fn differences(base: &Value, object: &Value, at: &[&str]) -> Vec<PatchOperation>
         .collect()
 }
 
-/// Without what the API server itself changes with each write.
+/// Without the fields that the API server itself changes with each write.
 fn comparable(object: &Value) -> Value {
     let mut object = object.clone();
     for (parent, field) in [

@@ -1,4 +1,4 @@
-//! A cluster that admits pods with Kubernetes' own priority classes only where a quota names these, as GKE does.
+//! A cluster that admits pods with Kubernetes' own priority classes only in namespaces whose quota names these, like GKE.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn globalps_runs_where_priority_classes_need_a_quota() {
     cluster.limit_priority_classes().unwrap();
     let refused = critical_pod(&cluster, "default");
     assert!(refused.stderr.contains("insufficient quota"), "{refused:?}");
-    // GKE has one there.
+    // GKE creates one there.
     apply(&cluster, &[quota(NAMESPACE)]);
 
     let product = Product::install(&cluster).unwrap();

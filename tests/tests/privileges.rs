@@ -1,4 +1,4 @@
-//! The syncer has no privilege that it does not need: without any one of them something fails.
+//! The syncer has no privilege that it does not need: without any one of them, something fails.
 
 mod common;
 
@@ -25,7 +25,7 @@ struct Without {
     sign: Sign,
 }
 
-/// How the missing privilege shows.
+/// The symptom of the missing privilege.
 #[derive(Debug)]
 enum Sign {
     /// The status has this phase and reason.
@@ -84,7 +84,7 @@ fn table() -> Vec<Without> {
             what: "the right to watch its object",
             kind: "role",
             patch: verbs(1, json!(["list"])),
-            // It still works, by listing again and again.
+            // It still works, by listing repeatedly.
             sign: Sign::Logged("the watch failed"),
         },
         Without {
@@ -116,7 +116,7 @@ fn without_any_one_of_the_syncers_rights_something_fails() {
         revision += 1;
         assign(&cluster, node, revision);
         shows(&cluster, &product, node, &row, revision);
-        // With the privilege back, the syncer completes the assignment.
+        // Once the privilege is restored, the syncer completes the assignment.
         let field = if row.kind == "role" { "rules" } else { "spec" };
         let back = json!([{"op": "replace", "path": format!("/{field}"), "value": whole[field]}]);
         patch(&cluster, row.kind, &back);
@@ -174,7 +174,7 @@ fn patch(cluster: &Cluster, kind: &str, patch: &Value) {
         .unwrap();
 }
 
-/// Replaces the pod, because a change of rights does not end an open watch. Returns when the old pod is gone.
+/// Replaces the pod, because a change of permissions does not end an open watch. Returns when the old pod is gone.
 fn restart(cluster: &Cluster, node: &Node) {
     wait("the new pod template to be known", POLL, || {
         let daemon_set = cluster.get(NAMESPACE, &format!("daemonset/{SYNCER}"))?;
@@ -195,7 +195,7 @@ fn restart(cluster: &Cluster, node: &Node) {
     });
 }
 
-/// Makes the controller's assignment.
+/// Makes an assignment like the controller.
 fn assign(cluster: &Cluster, node: &Node, revision: u32) {
     let id = format!("{revision:016x}");
     let name = "secret/global-pull-secret";
@@ -274,7 +274,7 @@ fn shows(cluster: &Cluster, product: &Product, node: &Node, row: &Without, revis
 
 fn the_container_has_no_capability_and_sees_mounts_go(cluster: &Cluster, node: &Node) {
     let shell = |script: &str| node.exec(&["sh", "-c", script]).unwrap().ok().unwrap();
-    // The oldest process is the syncer; a readiness probe is a younger one of the same name, for a moment.
+    // The oldest process is the syncer; a readiness probe is a short-lived, younger process of the same name.
     let status = shell("cat /proc/$(pgrep -x -o globalps-syncer)/status");
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         let line = status.lines().find(|line| line.starts_with(set)).unwrap();

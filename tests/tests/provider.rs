@@ -1,5 +1,5 @@
-//! The shipped credential provider: whatever is wrong with its data or its request, it responds at once with no
-//! credentials, exit status 0, and one line that gives the reason.
+//! The shipped credential provider: for any error in its data or its request, it responds at once with no credentials,
+//! exit status 0, and one line with the reason.
 
 use std::fs;
 use std::io::Write as _;
@@ -243,7 +243,7 @@ fn a_hundred_pulls_survive_a_replaced_and_a_broken_file() {
             served.sum()
         })
     };
-    // On a busy machine, all of a batch may run while the file is spoilt.
+    // On a busy machine, a whole batch may run while the file is damaged.
     let start = Instant::now();
     while batch() == 0 {
         assert!(start.elapsed() < DEADLINE, "no pull saw the intact file");
@@ -299,7 +299,8 @@ fn a_person_gets_names_and_an_exit_status() {
     // At the path where the syncer installs it.
     let program = dir.path().join("bin/globalps-credential-provider");
     fs::create_dir(dir.path().join("bin")).unwrap();
-    // Not by this process: a program can't run while another test's new child process still has it open for writing.
+    // Copied by another process, because a program can't be executed while another test's new child process still has
+    // it open for writing.
     let copied = run(Command::new("cp").arg(provider_path()).arg(&program), b"");
     assert!(copied.status.success(), "{copied:?}");
     fs::rename(&data, dir.path().join(globalps_provider::DATA_FILE)).unwrap();

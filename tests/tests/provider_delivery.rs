@@ -52,7 +52,7 @@ fn restore(generation: i64) -> Ask {
     }
 }
 
-/// A node that kubeadm has set up, with entries of its own.
+/// A node that kubeadm set up, with entries of its own.
 fn node(directory: &Path, ask: &Ask) -> BareNode {
     fs::write(directory.join("config.json"), OWN).unwrap();
     fs::set_permissions(directory.join("config.json"), Permissions::from_mode(0o644)).unwrap();
@@ -314,7 +314,7 @@ fn a_configuration_that_no_kubelet_reads_is_not_used() {
     }
 }
 
-/// As with a unit of its own, which does not pass kubeadm's variable.
+/// Like a custom unit that does not pass kubeadm's variable.
 #[test]
 fn a_kubelet_started_without_the_provider_gets_the_file() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The syncer is killed at every step of the switch to the credential provider and back. The next one continues: one
-//! restart of the kubelet in total, and the node has every credential at every moment.
+//! Kills the syncer at every step of the switch to the credential provider and back. The next one continues: the
+//! kubelet restarts once in total, and the node has every credential at every moment.
 
 use std::fs;
 use std::sync::LazyLock;

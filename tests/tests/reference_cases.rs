@@ -33,7 +33,7 @@ fn every_end_of_a_restart_but_done_takes_the_change_back() {
     }
 }
 
-/// A syncer that gets SIGTERM exits at once, whatever it is doing. The next one continues, with one kubelet restart.
+/// A syncer that receives SIGTERM exits at once, in any state. The next one continues, with one kubelet restart.
 #[test]
 fn a_syncer_ends_at_once_and_leaves_nothing_half_done() {
     let program = Program::shipped().unwrap();

@@ -1,4 +1,4 @@
-//! Invalid Secrets change nothing on nodes, and a kubelet that does not start gets its old file back.
+//! Invalid Secrets change nothing on nodes, and the old file of a kubelet that does not start is restored.
 
 mod common;
 
@@ -85,7 +85,7 @@ fn a_bad_first_secret_touches_no_node((cluster, product, nodes): Fleet) {
 }
 
 fn a_bad_rotation_changes_nothing((_, product, nodes): Fleet) {
-    // Always of type Opaque, because a Secret's type can't be changed.
+    // Always of type Opaque, because a Secret's type is immutable.
     let secret =
         |content: &str| json!({"type": "Opaque", "stringData": {".dockerconfigjson": content}});
     product
@@ -120,7 +120,7 @@ fn a_kubelet_that_does_not_come_up_gets_its_file_back((cluster, product, nodes):
         .iter()
         .map(|node| config_file::read(node).unwrap())
         .collect();
-    // Either one can be the canary: a kubelet that has just restarted can be NotReady for a moment.
+    // Either node can be the canary, because a kubelet that has just restarted can be NotReady for a moment.
     for node in nodes {
         break_kubelet(node, "broken.example.com").unwrap();
     }
@@ -227,7 +227,7 @@ fn a_node_without_a_file_that_rolls_back_has_none_again((_, product, nodes): Fle
     }
 }
 
-/// systemd soon stops restarting it. The cause is repaired a while later.
+/// systemd soon stops restarting the kubelet. The cause is repaired a while later.
 fn a_kubelet_that_stays_down_is_started_until_it_serves((_, product, nodes): Fleet) {
     roll_out(product, &[("first.example.com", "u:first")]);
     let drop_in = |script: &str| {
@@ -275,7 +275,7 @@ fn a_restoration_continues_past_a_node_that_refuses((cluster, product, nodes): F
         panic!("{} nodes", nodes.len())
     };
     need_in_file(refuses, "first.example.com").unwrap();
-    // It goes first, so the other one must not wait for it.
+    // This node goes first, and the other one must not wait for it.
     let exclude = |value: &str| {
         let what = format!("node/{}", refuses.name());
         let label = format!("globalps.io/exclude{value}");
@@ -315,7 +315,7 @@ fn a_restoration_continues_past_a_node_that_refuses((cluster, product, nodes): F
     product.wait_clean().unwrap();
     assert!(refuses.kubelet_dir().join(".globalps").exists());
 
-    // Repaired, it takes part again.
+    // Once repaired, it takes part again.
     mend_kubelet(refuses).unwrap();
     exclude("-");
     product.apply(&content).unwrap();

@@ -1,4 +1,4 @@
-//! A refused write delays nothing but its object, for every kind of write.
+//! A refused write delays only its own object, for every kind of write.
 
 use globalps_testkit::fleet::refused_writes;
 

@@ -32,7 +32,7 @@ fn refusing() -> Webhook {
     Webhook::start(|request| Some(format!("no {} here", request["name"].as_str()?))).unwrap()
 }
 
-/// A webhook's configuration takes effect a moment after it was written.
+/// A webhook configuration takes effect a moment after it was written.
 fn wait_in_force(cluster: &Cluster, namespace: &str, is_refused: bool) {
     let what = format!("the webhook refuses in {namespace}: {is_refused}");
     wait(&what, Duration::from_millis(50), || {
@@ -135,8 +135,8 @@ fn wait_source_refused(product: &Product) -> String {
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", product.status()))
 }
 
-/// `global-pull-secret` contains everything twice: the sources, and the merged content. So whatever fits there fits
-/// everywhere.
+/// `global-pull-secret` contains everything twice: in the sources, and in the merged content. So content that fits
+/// there fits everywhere.
 #[test]
 fn what_is_too_large_is_refused_at_its_source_or_named() {
     let cluster = cluster("refusing-size", 1);
@@ -200,7 +200,7 @@ fn what_is_too_large_is_refused_at_its_source_or_named() {
     wait_reason(&product, "Synced");
 }
 
-/// How long a new namespace is without its Secret.
+/// Creates a namespace, and returns the time until it has its Secret.
 fn time_without(cluster: &Cluster, name: &str, registry: &str) -> Duration {
     let start = Instant::now();
     apply(cluster, &[namespace(name)]);
@@ -232,7 +232,7 @@ fn a_webhook_that_never_answers_holds_up_nobody() {
     eprintln!(
         "while a webhook of another namespace did not respond, new namespaces had their Secret after {beside:?}"
     );
-    // One that waits for the webhook takes 10 s, each time.
+    // A namespace that waits for the webhook takes 10 s each time.
     let fastest = beside.iter().min().unwrap();
     assert!(*fastest < Duration::from_secs(5), "{beside:?}");
     wait_failures(&product, &[("first", "Unavailable")]);

@@ -1,4 +1,4 @@
-//! What a user of the roles `globalps-viewer` and `globalps-operator` can do with the plugin, and what not.
+//! What users with the roles `globalps-viewer` and `globalps-operator` can and can't do with the plugin.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn viewers_read_no_secrets_and_operators_work_day_by_day() {
         let bind = ["create", "clusterrolebinding", user, &role, &name];
         cluster.kubectl(&bind).unwrap();
     }
-    // An admin does the first one: RBAC can't restrict a creation by name.
+    // An admin adds the first registry, because RBAC can't restrict a creation by name.
     let ran = add(&product, OPERATOR, REGISTRY);
     assert_ne!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stderr.contains("create"), "{ran:?}");

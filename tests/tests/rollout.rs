@@ -300,7 +300,7 @@ fn what_was_rolled_out_is_remembered_and_comes_back((_, product, nodes): Fleet) 
     }
 }
 
-/// With three passwords of the same account: the first one leaks, later the second, while a node is down.
+/// Uses three passwords of the same account: the first one leaks, later the second, while a node is down.
 fn a_leaked_password_is_forgotten_everywhere((cluster, product, nodes): Fleet) {
     const REGISTRY: &str = "leaky.example.com";
     let add = |password: &str, flags: &str| {
@@ -334,12 +334,12 @@ fn a_leaked_password_is_forgotten_everywhere((cluster, product, nodes): Fleet) {
     std::fs::write(first.kubelet_dir().join("config.json"), own).unwrap();
     add("l3aked-first", "--wait");
     add("l3aked-again", "--wait");
-    // As long as nobody asks, `undo` can bring it back.
+    // Until the request, `undo` can restore it.
     assert!(of("l3aked-first").secrets(cluster).is_err());
     assert!(of("l3aked-first").state_of(first).is_err());
     assert!(where_old(1).len() >= nodes.len());
 
-    // Typed a second time, for the rotation that is over.
+    // Requested a second time, for the rotation that is over.
     let ran = add("l3aked-again", "--forget-old --wait");
     assert!(ran.stderr.contains("content up to revision"), "{ran:?}");
     nowhere("l3aked-first");
@@ -409,7 +409,7 @@ fn a_leaked_password_is_forgotten_everywhere((cluster, product, nodes): Fleet) {
     let mut events = events["items"].as_array().unwrap().iter();
     assert!(events.any(|it| it["reason"] == "OldForgotten"));
 
-    // The node's own file from before is no content of globalps.
+    // The node's own file from before globalps is not content of globalps.
     product.delete().unwrap();
     product.wait_clean().unwrap();
     let file = config_file::read(first).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! Passwords that last hours: External Secrets' generators renew them, with the manifests of `docs/ecosystem.md`. What the
-//! clouds would answer comes from moto and from servers of this test.
+//! Passwords that are valid for hours: External Secrets' generators renew them, with the manifests of
+//! `docs/ecosystem.md`. moto and servers of this test simulate the clouds.
 
 mod common;
 
@@ -21,15 +21,15 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(50);
 const PAGE: &str = "ecosystem.md";
 const ECR: &str = "123456789012.dkr.ecr.eu-central-1.amazonaws.com";
-/// A password of this test lasts twice as long. More than the syncer's ten seconds between two restarts.
+/// Half of the lifetime of a password in this test. Longer than the syncer's ten seconds between two restarts.
 const REFRESH: Duration = Duration::from_secs(20);
-/// Refreshes with each delivery.
+/// Number of refreshes for each delivery.
 const REFRESHES: usize = 4;
 /// Loopback port of moto.
 const MOTO: u16 = 5937;
 const GOOGLE_TOKEN: &str = "ya29.of-a-test-of-google";
 const AZURE_TOKEN: &str = "refresh-token-of-a-test-of-azure";
-/// The user of every token of Azure.
+/// The user name in every token of Azure.
 const AZURE_USER: &str = "00000000-0000-0000-0000-000000000000";
 
 struct World<'a> {
@@ -38,19 +38,20 @@ struct World<'a> {
     node: &'a Node,
 }
 
-/// A stand-in of ECR's API.
+/// A simulation of ECR's API.
 struct Ecr {
     server: Server,
-    /// When it gave out each password.
+    /// The time at which it returned each password.
     answers: Arc<Mutex<Vec<Instant>>>,
 }
 
-/// What happened in some time.
+/// The events of a period.
 #[derive(Debug)]
 struct Refreshed {
-    /// How often the interval of the refresh had passed.
+    /// How often the refresh interval had passed.
     refreshes: usize,
-    /// More than refreshes if External Secrets asks twice for one, as it sometimes does (external-secrets#2184).
+    /// More than `refreshes` if External Secrets requests two passwords for one refresh, as it sometimes does
+    /// (external-secrets#2184).
     passwords: usize,
     kubelet_starts: usize,
 }
@@ -102,7 +103,7 @@ impl World<'_> {
 
         let file = self.refreshes(&api, REFRESHES);
         println!("ConfigFile: {file:?}");
-        // The second of two passwords at the same moment comes before the restart for the first one or after it.
+        // Of two passwords requested at the same moment, the second one may arrive before or after the restart for the first.
         let starts = file.refreshes..=file.passwords;
         assert!(starts.contains(&file.kubelet_starts), "{file:?}");
         let check = self.check();
@@ -139,7 +140,7 @@ impl World<'_> {
             json_reply(&body)
         })
         .unwrap();
-        // The managed identity of the machine, and the registry, which exchanges its token for one of its own.
+        // The managed identity of the machine, and the registry, which exchanges the identity's token for one of its own.
         let identity = Server::web(None, |_| {
             let body = json!({
                 "access_token": "of-the-machine", "expires_on": "4000000000", "resource": "r", "token_type": "Bearer",
@@ -192,7 +193,7 @@ impl World<'_> {
         self.product.wait_clean().unwrap();
     }
 
-    /// Each answer has a new password, and the registry rejects the one before.
+    /// Each response has a new password, and the registry rejects the previous one.
     fn ecr_api(&self) -> Ecr {
         let registry = self.cluster.registry();
         let answers = Arc::new(Mutex::new(Vec::new()));
@@ -230,7 +231,7 @@ impl World<'_> {
         fs::write(certs.join("hosts.toml"), hosts).unwrap();
     }
 
-    /// Waits for this many refreshes, and until the node has the last one.
+    /// Waits for this many refreshes, and until the node has the password of the last one.
     fn refreshes(&self, api: &Ecr, number: usize) -> Refreshed {
         let (starts, passwords) = (self.starts(), api.answers().len());
         let deadline = DEADLINE + REFRESH * u32::try_from(number).unwrap();
@@ -238,7 +239,7 @@ impl World<'_> {
             Ok((refreshes(&api.answers()[passwords..]) >= number).then_some(()))
         })
         .unwrap();
-        // The Secret is written a moment after the answer.
+        // The Secret is written a moment after the response.
         std::thread::sleep(Duration::from_secs(1));
         self.product.wait_node_synced(self.node.name()).unwrap();
         let answers = &api.answers()[passwords..];
@@ -293,7 +294,7 @@ impl Ecr {
     }
 }
 
-/// Number of refreshes: two answers within half of the interval are one.
+/// Number of refreshes: two responses within half of the interval count as one.
 fn refreshes(answers: &[Instant]) -> usize {
     let gaps = answers.windows(2).map(|pair| pair[1] - pair[0]);
     answers.len().min(1) + gaps.filter(|gap| *gap > REFRESH / 2).count()

@@ -96,7 +96,7 @@ fn sources_alone_are_rolled_out_and_put_back(cluster: &Cluster, product: &Produc
     wait_auth(nodes, "b.example.com", Some("u:b2"));
     wait_auth(nodes, "a.example.com", Some("u:a"));
 
-    // The additional Secret overrides both, and deleting it keeps them.
+    // The additional Secret overrides both; deleting it keeps them.
     write(
         product,
         &[("b.example.com", "u:first"), ("c.example.com", "u:c")],
@@ -184,7 +184,7 @@ fn an_immutable_one_of_another_type_is_taken_with_a_warning(product: &Product, n
 /// The condition changes without any other event, because the controller wakes up for it.
 fn an_expiring_credential_is_reported_at_its_time(cluster: &Cluster, product: &Product) {
     const EXPIRING: &str = "CredentialsExpiring";
-    // The rollout must be over when the warning begins: it causes reconciles of its own.
+    // The rollout must be over when the warning begins, because it causes reconciles of its own.
     let begins = Timestamp::now().as_second() + 40;
     let claims = format!(r#"{{"exp":{}}}"#, begins + 3 * 24 * 3600);
     let token = format!("u:e30.{}.c2ln", BASE64_URL_SAFE_NO_PAD.encode(claims));

@@ -1,4 +1,4 @@
-//! Static pods belong to the kubelet: delivery into namespaces does not cover them, and does not change them.
+//! Static pods belong to the kubelet: delivery to namespaces neither covers nor changes them.
 
 mod common;
 
@@ -68,7 +68,7 @@ fn a_static_pod_is_not_covered_and_a_pod_beside_it_is() {
     assert_eq!(references("normal"), json!([{"name": NAME}]));
     assert_eq!(references("static-node-1"), Value::Null);
 
-    // With the same credentials on the node the pod runs, so nothing else is wrong with it.
+    // With the same credentials on the node the pod runs, so there is no other error.
     let config = node.kubelet_dir().join("config.json");
     assert!(!config.exists());
     fs::write(&config, registry.docker_config().unwrap()).unwrap();

@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 static PROGRAM: LazyLock<Program> = LazyLock::new(|| Program::shipped().unwrap());
 
-/// For what takes a syncer milliseconds, or seconds if the kubelet fails.
+/// Deadline for actions that take a syncer milliseconds, or seconds if the kubelet fails.
 const DEADLINE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
-/// An assignment of the revision with the same number as its generation.
+/// An assignment whose generation equals the number of its revision.
 fn ask(revision: i64) -> Ask {
     Ask {
         generation: revision,
@@ -142,7 +142,7 @@ fn without_an_object_a_node_takes_nothing_and_is_ready() {
         Ok(node.is_ready().then_some(()))
     })
     .unwrap();
-    // An older version would by now apply a revision that passed on another node.
+    // By now an older version would apply a revision that succeeded on another node.
     sleep(Duration::from_secs(2));
     assert_eq!(file(directory.path()), "");
     node.ask(Some(ask(1)));
@@ -168,7 +168,7 @@ fn a_syncer_is_ready_if_its_node_waits_not_if_another_works() {
     assert_eq!(node.restarts(), 0);
 }
 
-/// What another process on the node does that only root can do.
+/// Locks the directory like another process on the node, which only root can do.
 fn lock(directory: &Path) -> fs::File {
     let path = directory.join(names::LOCK_FILE);
     let lock = fs::File::create(&path).unwrap();
@@ -285,7 +285,7 @@ fn a_standby_syncer_is_ready_while_another_one_answers() {
     wait_synced(&node, 2);
 }
 
-/// For example, its ServiceAccount was recreated, and its pod was not deleted: the next syncer waits for the node.
+/// For example, its ServiceAccount was recreated, but its pod was not deleted: the next syncer waits for the node's lock.
 #[test]
 fn a_syncer_whose_token_is_not_taken_lets_go_of_the_node() {
     let directory = tempfile::tempdir().unwrap();
@@ -340,13 +340,13 @@ fn an_older_revision_is_found_in_the_second_secret() {
     }
 }
 
-/// Runs as a user other than root, because in `/proc` a dumpable process belongs to its user.
+/// Runs as a user other than root, because the files of a dumpable process in `/proc` belong to its user.
 #[test]
 fn a_syncers_memory_is_neither_dumped_nor_readable() {
     const NOBODY: u32 = 65534;
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("globalps-syncer");
-    // Not written by this process: a program can't run while another test's new child process still has it open.
+    // Copied by another process, because a program can't be executed while another test's new child process still has it open.
     let mut copy = Command::new("cp");
     assert!(
         copy.arg(PROGRAM.path())
@@ -393,7 +393,7 @@ fn wait_reason(node: &BareNode, phase: &str, reason: &str) -> Value {
     .unwrap()
 }
 
-/// Attempts at a change and at its rollback, all of which fail.
+/// Number of attempts at a change and at its rollback, all of which fail.
 const GIVEN_UP: usize = 6;
 
 #[test]
@@ -467,8 +467,8 @@ fn a_nodes_error_ends_the_attempt_until_another_generation() {
         ..ask(2)
     }));
     wait_synced(&node, 2);
-    // The content is in effect, and maintained again as soon as that is possible.
-    // At once, since the syncer writes a missing file again.
+    // The content is in force, and maintained again as soon as possible. This happens at once, because the syncer
+    // writes a missing file again.
     let link = directory.path().join("link");
     symlink("elsewhere", &link).unwrap();
     fs::rename(&link, &path).unwrap();
@@ -595,7 +595,7 @@ fn a_superseded_revision_is_in_force_only_while_in_the_file() {
     );
 }
 
-/// The command's output, and its exit status.
+/// Output and exit status of the command.
 fn restore_by_hand(node: &BareNode, arguments: &[&str]) -> (String, Option<i32>) {
     let output = node.restore(&PROGRAM, arguments).unwrap();
     let said = String::from_utf8(output.stdout).unwrap();

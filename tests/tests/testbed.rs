@@ -1,4 +1,4 @@
-//! Test clusters leave nothing behind, however they end, and several run at the same time.
+//! Test clusters leave nothing behind, however they end, and several run concurrently.
 
 mod common;
 
@@ -52,7 +52,7 @@ fn is_own(number: &str) -> bool {
     record.map_or(true, |record| record.contains(OWN))
 }
 
-/// Waits until everything that was not there before is gone.
+/// Waits until everything that did not exist before is gone.
 fn wait_gone(before: &BTreeSet<String>, when: &str) {
     wait(when, Duration::from_millis(200), || {
         let left: Vec<_> = added().difference(before).cloned().collect();

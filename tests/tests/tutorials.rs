@@ -1,4 +1,4 @@
-//! The commands of `docs/tutorials.md`, as they are printed, on real clusters. Only names that are examples are replaced.
+//! Runs the commands of `docs/tutorials.md` as printed, on real clusters. Only example names are replaced.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn apply(cluster: &Cluster, objects: &[Value]) {
     cluster.kubectl_with(&["apply", "-f", "-"], &list).unwrap();
 }
 
-/// A Deployment of the private image.
+/// A Deployment with the private image.
 fn deployment(cluster: &Cluster, namespace: &str) -> Value {
     let image = format!("{}/team/app:1", cluster.registry().address(Access::Tls));
     let labels = json!({"app": "app"});

@@ -1,6 +1,6 @@
-//! Kubelets in units with the names of other distributions' units, on real nodes: an agent's unit is restarted, also beside a
-//! failed `kubelet.service` of an earlier installation, and after the kubelet moved to it; a server's, which also runs a control
-//! plane, is not.
+//! Kubelets in units with the names that other distributions use, on real nodes. An agent's unit is restarted, also if
+//! a failed `kubelet.service` of an earlier installation exists, and after the kubelet moved to the agent's unit. A
+//! server's unit, which also runs a control plane, is not restarted.
 
 mod common;
 
@@ -78,7 +78,7 @@ fn an_agents_unit_is_restarted_and_a_servers_is_not() {
     assert_eq!(is_now, leftover, "the leftover unit is never started");
 }
 
-/// Leaves the kubelet's first unit failed, as on a node that was of kubeadm before. Returns its invocation.
+/// Leaves the kubelet's first unit failed, like on a node that kubeadm set up before. Returns its invocation.
 fn fails(node: &Node) -> String {
     let script = "mkdir -p /etc/systemd/system/kubelet.service.d && \
          printf '[Service]\nExecStart=\nExecStart=/bin/false\nRestart=no\n' \
@@ -93,7 +93,7 @@ fn fails(node: &Node) -> String {
     invocation(node, KUBELET)
 }
 
-/// Runs the node's kubelet in this unit instead of the one that it is in.
+/// Moves the node's kubelet from its unit to this one.
 fn moved(node: &Node, from: &str, to: &str) {
     let script = format!(
         "cp \"$(systemctl show -p FragmentPath --value {from})\" /etc/systemd/system/{to} && \
@@ -114,7 +114,7 @@ fn invocation(node: &Node, unit: &str) -> String {
     node.exec(&show).unwrap().ok().unwrap()
 }
 
-/// Since the last call, each unit that may be restarted was started again, and no other.
+/// Checks that, since the last call, each unit that may be restarted was started again, and no other.
 fn restarted(units: &[(&Node, (&str, bool))], invocations: &mut [String]) {
     for ((node, (unit, restartable)), known) in units.iter().zip(invocations) {
         let is_same = || invocation(node, unit) == *known;

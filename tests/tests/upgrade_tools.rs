@@ -1,5 +1,5 @@
-//! From a previous release to this one and back, by the real Helm with each release's chart, and by each release's plugin: in the
-//! middle of a rollout each time.
+//! From a previous release to this one and back, with the real Helm and each release's chart, and with each release's
+//! plugin, in the middle of a rollout each time.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn helm_upgrades_and_rolls_back_during_a_rollout() {
             command
                 .args(["upgrade", "--install", "-n", NAMESPACE, DEFINITIONS])
                 .arg(&definitions)
-                // An earlier chart has them as hooks, which belong to no release.
+                // An earlier chart has them as hooks, which don't belong to a release.
                 .args(["--take-ownership", "--force-conflicts"]);
             succeeds(command, cluster);
         }

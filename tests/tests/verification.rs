@@ -1,4 +1,4 @@
-//! `spec.verify`: the controller, in its pod, asks a real registry whether it accepts the credentials.
+//! `spec.verify`: the controller, in its pod, checks with a real registry whether it accepts the credentials.
 
 mod common;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 const CONDITION: &str = "CredentialsRejected";
 const POLL: Duration = Duration::from_millis(200);
 const SOON: Duration = globalps_testkit::DEADLINE;
-/// The interval and the second check, both with their jitter, and the time of a busy machine.
+/// The interval and the second check, both with their jitter, and a margin for a busy machine.
 const AN_INTERVAL: Duration = Duration::from_secs(66 + 33 + 30);
 const FIRST: &str = "v3rify-first";
 const SECOND: &str = "v3rify-second";
@@ -90,7 +90,7 @@ fn a_revoked_password_is_reported_before_a_pull_fails() {
     product.assert_never_shown(&[FIRST, SECOND]).unwrap();
 }
 
-/// The certificate authority of the registry, before the controller's pods start.
+/// Makes the controller's pods trust the registry's certificate authority, before they start.
 fn trust(cluster: &Cluster, pem: &str) {
     let namespace = "globalps-system";
     cluster.types(&format!("create namespace {namespace}"));
@@ -104,7 +104,7 @@ fn trust(cluster: &Cluster, pem: &str) {
         .unwrap();
 }
 
-/// The address that the cluster's own registries have.
+/// The address of the cluster's own registries.
 fn host(cluster: &Cluster) -> IpAddr {
     let known: SocketAddr = cluster.registry().address(Access::Open).parse().unwrap();
     known.ip()

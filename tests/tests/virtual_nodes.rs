@@ -1,4 +1,4 @@
-//! Nodes without a machine: two objects that are kept Ready, as a virtual kubelet does. Nobody waits for them.
+//! Two Nodes without a machine that are kept Ready, like a virtual kubelet does. Nothing waits for them.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const POLL: Duration = Duration::from_millis(200);
 /// A kubelet is restarted at most every ten seconds.
 const PAUSE: Duration = Duration::from_secs(11);
-/// The two are measured under different loads. Waiting for a node that can't change takes two minutes.
+/// The two rotations run under different loads. Waiting for a node that can't change takes two minutes.
 const MARGIN: Duration = Duration::from_mins(1);
 
 #[test]
@@ -74,7 +74,7 @@ fn nobody_waits_for_virtual_nodes() {
     .unwrap();
 }
 
-/// How long a rotation takes, apart from the pause between two restarts of a kubelet.
+/// Duration of a rotation, without the pause between two restarts of a kubelet.
 fn rotation(product: &Product, password: &str) -> Duration {
     sleep(PAUSE);
     let begun = Instant::now();

@@ -1,5 +1,5 @@
-//! `why` on a real kubelet and runtime: the image that was broken is named, of a container, a volume or a sandbox. globalps is not installed,
-//! so no command adds credentials.
+//! `why` on a real kubelet and runtime: names the broken image of a container, a volume or a sandbox. globalps is not
+//! installed, so no printed command adds credentials.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(200);
 
-/// The answer, once it has this cause.
+/// The answer, as soon as it has this cause.
 fn cause(cluster: &Cluster, pod: &str, code: &str) -> Value {
     let (product, name) = (Product::attach(cluster), format!("default/{pod}"));
     let mut last = String::new();
@@ -87,7 +87,7 @@ fn the_image_that_was_broken_is_named() {
     let answer = cause(&cluster, "debugged", "NoCredentials");
     assert_eq!(answer["containers"][0]["container"], "d", "{answer:#}");
 
-    // Pulled with a Secret, and not for a pod without it.
+    // The image was pulled with a Secret, and is not permitted for a pod without it.
     apply(&cluster, &[pod("pulled", &node, &with("good"))]);
     cluster.types("wait --for=condition=Ready pod/pulled --timeout=60s");
     let mut never = json!({"containers": container(&image)});
@@ -98,7 +98,7 @@ fn the_image_that_was_broken_is_named() {
     sandbox(&cluster, &node, (&pause, &format!("{private}/pause:1")));
 }
 
-/// Its image is needed again, and is where a login is needed.
+/// The sandbox image must be pulled again, from a repository that requires a login.
 fn sandbox(cluster: &Cluster, node: &Node, (usual, image): (&str, &str)) {
     let script = format!(
         "sed -i 's|{usual}|{image}|' /etc/containerd/config.toml && systemctl restart containerd.service"

@@ -1,4 +1,5 @@
-//! What `make` calls beside the programs themselves: files that are generated from the code, releases, the book and pictures.
+//! The tasks that `make` runs besides the programs themselves: files that are generated from the code, releases, the
+//! book and pictures.
 
 pub mod book;
 pub mod coverage;

@@ -1,4 +1,4 @@
-//! The previous release: its images, and its plugin where that is needed. A commit is built once on this machine.
+//! The previous release: its images and, if needed, its plugin. A commit is built once on this machine.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;

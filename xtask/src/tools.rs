@@ -14,8 +14,8 @@ use crate::run::step;
 enum How {
     /// `cargo install` of this crate and version, optimized, into [`directory`].
     Here(&'static str, &'static str),
-    /// The same, with these features, into a directory that every clone of this repository uses. Not optimized: built in a minute instead
-    /// of ten.
+    /// Like `Here`, with these features, in a directory that all clones of this repository share. Not optimized, so
+    /// that the build takes a minute instead of ten.
     Shared(&'static str, &'static str, &'static [&'static str]),
     /// A line for the shell in [`directory`], and what else to do if it fails.
     Shell(&'static str, &'static str),
@@ -27,7 +27,7 @@ const TOOLS: [(&str, How); 9] = [
     ("deny", Shared("cargo-deny", "0.20.2", &[])),
     ("mdbook", Shared("mdbook", "0.5.2", &["search"])),
     ("mutants", Here("cargo-mutants", "27.1.0")),
-    // What lists the dependencies inside each program, and what reads that list.
+    // The tool that records the dependencies inside each program, and the tool that reads them.
     ("auditable", Here("cargo-auditable", "0.7.7")),
     ("auditable", Here("auditable2cdx", "0.1.0")),
     // The linker for other platforms.
@@ -57,7 +57,7 @@ const TOOLS: [(&str, How); 9] = [
     ),
 ];
 
-/// Installs a tool unless it is there. Returns the directory of its programs, where cargo installed them.
+/// Installs a tool unless it exists. Returns the directory in which cargo installed its programs.
 pub fn install(name: &str) -> Result<PathBuf> {
     let (directory, mut bin) = (directory()?, None);
     for (_, how) in TOOLS.iter().filter(|(tool, _)| *tool == name) {
@@ -112,7 +112,7 @@ pub fn directory() -> Result<PathBuf> {
     Ok(std::path::absolute(target_dir().join("tools"))?)
 }
 
-/// What takes minutes to build and does not depend on this tree: another clone finds it there.
+/// Directory for files that take minutes to build and don't depend on this tree: other clones use them too.
 pub fn cache() -> Result<PathBuf> {
     let of = |name| std::env::var_os(name).filter(|value| !value.is_empty());
     let cache = of("XDG_CACHE_HOME").map(PathBuf::from);

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::Cache;
 use crate::telemetry::clock;
 
-/// By the clock of the leader's machine that nobody sets.
+/// The monotonic clock of the leader's machine, which is never set.
 pub(crate) fn uptime() -> Uptime {
     Uptime::try_from(clock::now()).unwrap_or_default()
 }
@@ -18,7 +18,7 @@ impl Cache {
         created.map(|created| created.0)
     }
 
-    /// Its newest state, now.
+    /// Records the object's newest state at this time.
     pub(super) fn observe_object(&mut self, name: &str) {
         if let Some(object) = self.node_pull_secrets.get(name) {
             self.clock.observe_object(object, uptime());

@@ -14,7 +14,7 @@ impl Cache {
         &self.state.last
     }
 
-    /// The Secret has this state. `None`: there is no Secret, and none is needed.
+    /// Whether the Secret has this state. `None`: no Secret exists, and none is needed.
     pub(crate) fn is_stored(&self, state: Option<&State>) -> bool {
         match state {
             Some(state) => self.state.stored().as_ref() == Some(state),
@@ -70,8 +70,8 @@ impl Cache {
         wanted
     }
 
-    /// Names of the sources that gave the content in force, and of those in the last configuration: one may have given nothing yet,
-    /// and where the nodes' content is from may not be known.
+    /// Names of the sources of the content in force, and of those in the last configuration: one of the latter may not
+    /// have contributed yet, and the origin of the nodes' content may be unknown.
     fn last_sources(&self) -> BTreeSet<String> {
         let global = self.global.get();
         let data = global.and_then(|global| global.data.as_ref());

@@ -71,7 +71,7 @@ impl<T> Debounced<T> {
 mod tests {
     use super::*;
 
-    /// What happens to the Secret, and when in milliseconds.
+    /// An event of the Secret, with its time in milliseconds.
     enum Step {
         Found(u64, &'static str),
         Absent(u64),

@@ -4,7 +4,8 @@ use globalps_core::api::{GlobalPullSecret, HostedControlPlaneRef, NodePullSecret
 use globalps_planner::content::source::Source;
 use globalps_planner::namespaces::views::PullSecretView;
 use globalps_planner::nodes::input::NodeView;
-use globalps_planner::operators::views::{CatalogView, CsvView, Id, SubscriptionView};
+use globalps_planner::operators::views::{CatalogView, CsvView, SubscriptionView};
+use globalps_planner::targets::Id;
 use globalps_planner::targets::account::AccountView;
 use globalps_planner::targets::namespace::NamespaceView;
 use globalps_runtime::list_watch::Update;

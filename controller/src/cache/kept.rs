@@ -1,5 +1,5 @@
-//! What is kept of the objects of one watch: of each namespace only so much, the oldest first. Who may write objects in one namespace
-//! can't exhaust the process, which serves the others too.
+//! The part of a watch's objects that is kept: for each namespace a limited size, the oldest objects first. So a user
+//! who may write objects in one namespace can't exhaust the process, which serves the others too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Included, Unbounded};
@@ -20,7 +20,7 @@ pub(crate) trait Bounded: Versioned + Clone {
     const MOST: usize;
     /// Size of these contents.
     const MOST_CONTENT: usize = 0;
-    /// Where there is too much, this part of it has to leave as well, so that not each event counts again; 0: none.
+    /// If there is too much, this part of it is dropped as well, so that not every event counts again; 0: none.
     const PART: usize = 0;
 
     /// `None`: those of a namespace are ordered by name.
@@ -36,7 +36,7 @@ pub(crate) trait Bounded: Versioned + Clone {
         0
     }
 
-    /// It is known that it had content.
+    /// Drops the content, but records that there was some.
     fn drop_content(&mut self) {}
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Kept<T> {
     sizes: BTreeMap<String, Size>,
     /// Namespaces of which not everything is kept.
     full: BTreeSet<String>,
-    /// The same of a list in progress.
+    /// The full namespaces of a list in progress.
     listed: Option<BTreeSet<String>>,
 }
 
@@ -83,7 +83,7 @@ impl<T: Bounded> Kept<T> {
         self.keep(update, Store::handle)
     }
 
-    /// As [`Store::handle_optional`].
+    /// Like [`Store::handle_optional`].
     pub(crate) fn handle_optional(&mut self, update: Update<T>) -> bool {
         self.keep(update, Store::handle_optional)
     }
@@ -171,7 +171,7 @@ impl<T: Bounded> Kept<T> {
     }
 }
 
-/// Of objects, and of their contents.
+/// Size of the objects, and of their contents.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size(usize, usize);
 

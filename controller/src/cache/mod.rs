@@ -41,6 +41,7 @@ use tokio::time::Instant;
 
 pub(crate) use clock::uptime;
 pub(crate) use event::{CacheEvent, OriginalRef};
+pub(crate) use kept::Kept;
 use namespaces::{Purpose, WatchedNamespaces};
 pub(crate) use operators::OperatorObjects;
 use out_of_band::{OutOfBandChange, out_of_band_changes};
@@ -81,7 +82,7 @@ pub(crate) struct Cache {
     pub(crate) node_pull_secrets: Store<Box<NodePullSecret>>,
     clock: LeaderClock,
     pods: SyncerPods,
-    /// What deviates of them, as of the last plan.
+    /// The deviations of the syncers' objects from the last plan.
     pub(crate) syncers: Syncers,
 }
 
@@ -108,7 +109,7 @@ impl Cache {
                 let changes =
                     out_of_band_changes("GlobalPullSecret", &self.config, &event, |_, _| false);
                 self.out_of_band_changes.extend(changes);
-                // Without its CustomResourceDefinition there is none.
+                // Without its CustomResourceDefinition there is no configuration.
                 self.config.handle_optional(event)
             }
             CacheEvent::Managed(object, event) => self.managed.get_mut(object).handle(event),
@@ -229,7 +230,7 @@ impl Cache {
         self.global.get()?.metadata.resource_version.as_deref()
     }
 
-    /// What `global-pull-secret-rolled-out` has; `None`: there is no such Secret, or another client changed it first.
+    /// The content of `global-pull-secret-rolled-out`; `None` if the Secret does not exist, or another client changed it first.
     pub(crate) fn rolled_out(&self) -> Option<RolledOutWrite> {
         self.rolled_out.get().and_then(secret::decode_rolled_out)
     }
@@ -299,8 +300,8 @@ impl Cache {
         self.rolled_out.put(secret);
     }
 
-    /// The response to a write of this controller. Returns whether its spec differs from the known one: another client wrote it
-    /// at the same time, and the later watch event is no change any more.
+    /// Stores the response to a write of this controller. Returns whether its spec differs from the known one, which
+    /// means that another client wrote it at the same time; the later watch event is then no change.
     pub(crate) fn put_config(&mut self, config: GlobalPullSecret) -> bool {
         let generation = |config: &GlobalPullSecret| config.metadata.generation;
         let is_other = self.config().and_then(generation) != generation(&config);

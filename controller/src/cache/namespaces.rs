@@ -45,7 +45,7 @@ impl Versioned for NamespaceView {
     }
 }
 
-/// What the namespaces are needed for.
+/// The features that need the namespaces.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Purpose {
     /// A source selects some by labels: changes within a second share a revision.

@@ -51,7 +51,7 @@ impl Versioned for NodeView {
             is_being_deleted,
             file_owner,
             virtual_by,
-            // It never changes.
+            // Immutable.
             created: _,
         } = self;
         (name, uid, labels) == (&other.name, &other.uid, &other.labels)
@@ -113,7 +113,7 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
     }
 }
 
-/// As much of the version as `spec.kubeletVersion` may have: a node may report any text.
+/// The version, limited to the length of `spec.kubeletVersion`, because a node may report any text.
 fn bounded(kubelet_version: &str) -> Box<str> {
     let bounded: String = kubelet_version.chars().take(VERSION_LIMIT).collect();
     bounded.into_boxed_str()

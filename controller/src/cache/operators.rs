@@ -7,12 +7,13 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use globalps_core::decode::Item;
 use globalps_core::names::OPERATOR_SECRETS_ANNOTATION;
+use globalps_planner::operators::input::Copies;
 use globalps_planner::operators::olm::{OlmObject, resource};
 use globalps_planner::operators::views::{
-    COPIED_LABEL, CatalogSecret, CatalogView, CsvView, Id, SubscriptionView,
+    COPIED_LABEL, CatalogSecret, CatalogView, CsvView, SubscriptionView,
 };
-use globalps_planner::targets::PER_NAMESPACE;
 use globalps_planner::targets::account::{AccountFields, AccountView};
+use globalps_planner::targets::{Id, PER_NAMESPACE};
 use globalps_runtime::list_watch::{Update, list_watch};
 use kube::api::ListParams;
 use kube::{Api, Client};
@@ -63,8 +64,10 @@ pub(crate) struct OperatorObjects {
     pub(crate) accounts: Kept<AccountView>,
     /// The pull secrets of catalogs that are watched.
     pub(crate) watched: BTreeSet<Id>,
-    /// Those that have been looked up.
+    /// The Secrets that have been looked up.
     pub(crate) secrets: BTreeMap<Id, CatalogSecret>,
+    /// What this leader did with the copies, which are never read.
+    pub(crate) copies: Copies,
 }
 
 impl OperatorObjects {

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use super::out_of_band::OutOfBandChange;
 use super::store::Store;
 
-/// Its watch has this one Secret.
+/// A Secret of the controller, which is the only object of its watch.
 #[derive(Default)]
 pub(super) struct OwnSecret {
     pub(super) store: Store<Secret>,

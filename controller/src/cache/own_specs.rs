@@ -102,7 +102,7 @@ impl<S: OwnSpec> OwnSpecs<S> {
         self.unanswered.remove(key);
     }
 
-    /// Forgets other objects: those that are not known, and writes that nobody needs.
+    /// Forgets unknown objects, and writes that are no longer needed.
     pub(crate) fn retain(
         &mut self,
         is_known: impl Fn(&String) -> bool,

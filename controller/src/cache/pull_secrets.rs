@@ -62,7 +62,7 @@ impl Bounded for AccountView {
     const MOST: usize = PER_NAMESPACE;
 }
 
-/// What is watched.
+/// The watched objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PullSecretsWatch {
     /// Name of the Secret in each namespace.

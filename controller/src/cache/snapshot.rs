@@ -21,7 +21,7 @@ use super::debounce::Debounced;
 use super::{Cache, OriginalRef};
 
 /// Names and contents.
-type Sources = Vec<(String, Source)>;
+type NamedSources = Vec<(String, Source)>;
 
 impl Cache {
     pub(crate) fn snapshot(&self, uptime: Uptime, now: Timestamp) -> Snapshot<'_> {
@@ -125,14 +125,14 @@ impl Cache {
         }
     }
 
-    /// What globalps wrote would keep every credential that it ever had.
+    /// Whether globalps itself wrote the Secret. As a source, it would keep every credential that it ever contained.
     fn is_own(&self, secret: &SecretRef) -> bool {
         let namespace = self.config().and_then(kube::ResourceExt::namespace);
         namespace.as_ref() == Some(&secret.namespace) && is_own_secret(&secret.name)
     }
 
     /// The sources that the configuration names, and the others that are watched.
-    fn sources(&self) -> (Sources, Sources) {
+    fn sources(&self) -> (NamedSources, NamedSources) {
         let named = self.configured().map_or(&[][..], |spec| &spec.sources);
         let content = |known: &Debounced<Source>| known.get().cloned().unwrap_or(Source::Absent);
         let sources = self.sources.named.iter();

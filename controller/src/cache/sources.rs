@@ -86,7 +86,7 @@ impl Sources {
             && self.named.iter().all(|(_, source)| source.is_known)
     }
 
-    /// One may come back.
+    /// Whether a deleted Secret may still return.
     pub(super) fn are_pending(&self) -> bool {
         let mut named = self.named.iter();
         self.additional.is_pending_without_value()

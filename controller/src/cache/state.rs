@@ -29,7 +29,7 @@ impl KnownState {
         self.read();
     }
 
-    /// `None`: there is no Secret, or it is damaged.
+    /// `None` if the Secret does not exist, or is damaged.
     pub(super) fn stored(&self) -> Option<State> {
         self.secret.get(STATE_SECRET).and_then(State::of)
     }

@@ -99,7 +99,7 @@ impl<T: Versioned + Clone> Store<T> {
         }
     }
 
-    /// The same of a resource that nothing else may wait for: while it isn't served, it has no objects.
+    /// Like [`Self::handle`], for a resource that must not block others: while it isn't served, it has no objects.
     pub(crate) fn handle_optional(&mut self, update: Update<T>) -> bool {
         match update {
             Update::Failed(WatchError {
@@ -119,7 +119,7 @@ impl<T: Versioned + Clone> Store<T> {
         }
     }
 
-    /// The same of a resource whose objects are not known while it isn't served: the last known ones stay.
+    /// Like [`Self::handle`], for a resource whose objects are unknown while it isn't served: the last known ones stay.
     pub(crate) fn handle_held(&mut self, update: Update<T>) -> bool {
         let is_not_served = matches!(&update, Update::Failed(error) if error.is_not_served);
         let is_new = is_not_served && !std::mem::replace(&mut self.is_not_served, true);
@@ -132,7 +132,7 @@ impl<T: Versioned + Clone> Store<T> {
         self.unreadable.clear();
     }
 
-    /// It is gone, though no watch reports it yet.
+    /// Removes an object that is gone although no watch has reported it yet.
     pub(crate) fn forget(&mut self, key: &str) {
         let known = self.live.remove(key).map(|known| known.version());
         let unreadable = self.unreadable.remove(key);
@@ -142,7 +142,7 @@ impl<T: Versioned + Clone> Store<T> {
         }
     }
 
-    /// The same of all objects.
+    /// Like [`Self::forget`], for all objects.
     pub(crate) fn forget_all(&mut self) {
         for key in self.names() {
             self.forget(&key);
@@ -160,7 +160,7 @@ impl<T: Versioned + Clone> Store<T> {
             Event::Delete(object) => self.delete(&object.key(), object.version()),
             Event::Init => {
                 self.relist = Some(Relist::default());
-                // What is listed from now on may be older only if it was restored from a backup.
+                // A list from now on is only older if it was restored from a backup.
                 self.forgotten.clear();
                 false
             }
@@ -269,7 +269,7 @@ impl<T: Versioned + Clone> Store<T> {
         [&mut self.live].into_iter().chain(relist)
     }
 
-    /// The same of those that can't be decoded.
+    /// Like [`Self::lists_mut`], for objects that can't be decoded.
     pub(crate) fn unreadable_lists(
         &self,
     ) -> impl Iterator<Item = &BTreeMap<String, Box<Unreadable>>> {
@@ -281,7 +281,7 @@ impl<T: Versioned + Clone> Store<T> {
         self.live.get(name)
     }
 
-    /// There is no object, readable or not.
+    /// Whether there is no object, readable or not.
     pub(crate) fn is_empty(&self) -> bool {
         self.live.is_empty() && self.unreadable.is_empty()
     }

@@ -69,7 +69,7 @@ impl SyncerPods {
         is_changed || self.has_failed && !had_failed
     }
 
-    /// Nothing more will be known soon.
+    /// Whether no more information will arrive soon.
     pub(super) fn are_settled(&self) -> bool {
         self.store.synced || self.has_failed
     }

@@ -18,7 +18,7 @@ impl Cache {
         self.managed(ManagedObject { agent, kind })
     }
 
-    /// One that is being deleted gets no pods.
+    /// Whether the `DaemonSet` exists. One that is being deleted gets no pods.
     pub(crate) fn has_daemon_set(&self, agent: Agent) -> bool {
         self.daemon_set(agent)
             .is_some_and(|it| !it.is_being_deleted)
@@ -34,7 +34,7 @@ impl Cache {
         managed.any(|(_, store)| !store.live.is_empty()) || !self.node_pull_secrets.is_empty()
     }
 
-    /// What the syncers' pods support for `kubelet`; `None`: there are no pods yet.
+    /// The syncers' pods' support for `kubelet`; `None` if there are no pods yet.
     pub(crate) fn provider_pods(&self) -> Option<ProviderPods> {
         let daemon_set = self.daemon_set(Agent::Syncer)?;
         Some(ProviderPods {

@@ -216,7 +216,7 @@ fn a_deletion_during_a_gap_of_the_watch_is_out_of_band() {
     );
 }
 
-/// Its object went first, as in the lists after a gap of the watches.
+/// Its object was removed first, as in the lists after a gap of the watches.
 #[test]
 fn a_node_that_is_gone_leaves_nothing_to_another_of_its_name() {
     let now = Instant::now();
@@ -238,7 +238,7 @@ fn a_node_that_is_gone_leaves_nothing_to_another_of_its_name() {
     assert!(!deleted(&cache));
 }
 
-/// Also if the change happened during a gap of the watch, and if a user only adds a label.
+/// The same holds if the change happened during a gap of the watch, and if a user only adds a label.
 #[test]
 fn the_last_own_version_stays_until_the_secret_is_written_again() {
     let now = Instant::now();

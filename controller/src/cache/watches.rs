@@ -12,7 +12,7 @@ use globalps_core::names::{
 };
 use globalps_planner::content::source::{Data, Source};
 use globalps_planner::nodes::forget::may_have_old;
-use globalps_planner::operators::views::Id;
+use globalps_planner::targets::Id;
 use globalps_runtime::list_events::one;
 use globalps_runtime::list_watch::{Update, list_watch};
 use globalps_runtime::object_watch::{ObjectState, watch_object};
@@ -87,7 +87,7 @@ impl Watch {
 /// The watches of everything.
 pub(crate) struct Watches {
     events: SelectAll<BoxStream<'static, CacheEvent>>,
-    /// Those that can end.
+    /// The watches that can end.
     running: Vec<(Watch, AbortHandle)>,
 }
 
@@ -269,7 +269,7 @@ fn all() -> ListParams {
     ListParams::default().limit(PAGE)
 }
 
-/// Without fields that nothing depends on: there are thousands of these objects.
+/// Without unused fields, because there are thousands of these objects.
 pub(crate) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
     let metadata = std::mem::take(&mut object.metadata);
     // Each object also has the leader annotation, which costs half a kilobyte in a map.

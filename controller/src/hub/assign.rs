@@ -6,7 +6,7 @@ use globalps_planner::clusters::input::{ClusterKey, object_title, title};
 use super::Hub;
 use super::writes::object_name;
 
-type Assignment = (ClusterKey, ClusterPullSecretSpec);
+type AssignedSpec = (ClusterKey, ClusterPullSecretSpec);
 
 impl Hub {
     /// Writes the revocations first: other assignments take their slots. A hub that is killed in between, or whose write fails,
@@ -14,7 +14,7 @@ impl Hub {
     pub(super) async fn assign(
         &mut self,
         fleet: &FleetPullSecret,
-        assignments: &[Assignment],
+        assignments: &[AssignedSpec],
     ) -> bool {
         let (objects, changes): (Vec<_>, Vec<_>) = assignments
             .iter()
@@ -40,7 +40,7 @@ impl Hub {
     async fn write_assignments(
         &mut self,
         fleet: &FleetPullSecret,
-        assignments: Vec<&Assignment>,
+        assignments: Vec<&AssignedSpec>,
     ) -> (bool, bool) {
         let writer = &self.writer;
         let cache = &self.cache;

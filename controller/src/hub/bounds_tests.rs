@@ -281,7 +281,7 @@ fn a_fleet_without_all_revisions_says_so_and_reverts_nothing() {
     let revisions = cache.revisions(&fleet("fleet"));
     assert!(!revisions[0].revision().is_identified());
     assert!(cache.is_full());
-    // Its event comes again, with another mark of another client.
+    // Its event arrives again, with another client's mark.
     let mut secret = revision_in("ns", "fleet", 1, megabyte);
     secret.metadata.resource_version = Some("6".to_owned());
     see(&mut cache, HubEvent::Revision(applied(revision(&secret))));

@@ -63,7 +63,7 @@ impl HubCache {
             HubEvent::Namespace(_) => false,
             HubEvent::Fleet(update) => scope.fleets.handle(update),
             HubEvent::Object(update) => {
-                // Only clusters of its own give a shard that doesn't plan anything to do.
+                // A shard that doesn't plan only reacts to its own clusters.
                 let is_relevant = match &update {
                     Update::Event(Event::Apply(object) | Event::Delete(object)) => {
                         let (namespace, name) = cluster_of(object);
@@ -109,7 +109,7 @@ impl HubCache {
         self.scopes.values().any(Scope::is_full)
     }
 
-    /// Those that the hub serves; empty: all.
+    /// The namespaces that the hub serves; empty: all.
     pub(super) fn namespace_names(&self) -> Vec<String> {
         let names = self.scopes.keys().filter(|name| !name.is_empty());
         names.cloned().collect()
@@ -154,7 +154,7 @@ impl HubCache {
         }
     }
 
-    /// The same of a spec.
+    /// Stores the response to a write of a spec.
     pub(super) fn put_object(&mut self, object: ClusterPullSecret) {
         let shard = self.shard;
         let namespace = object.namespace().unwrap_or_default();
@@ -195,7 +195,7 @@ impl HubCache {
         scope.objects.store.get(&key).map(|it| &**it)
     }
 
-    /// What other clients did to the fleet's objects and revisions.
+    /// Changes by other clients to the fleet's objects and revisions.
     pub(super) fn drift(&self, fleet: &FleetPullSecret) -> Drift {
         let title = fleet_title(fleet);
         let of_fleet = |object: &ClusterPullSecret| {
@@ -297,7 +297,7 @@ impl HubCache {
         scopes.flat_map(|scope| scope.objects.store.live.values().map(|it| &**it))
     }
 
-    /// Those of the clusters that this shard connects to.
+    /// The objects of the clusters that this shard connects to.
     pub(super) fn own_objects(&self) -> impl Iterator<Item = &ClusterPullSecret> {
         self.objects().filter(|it| connects(self.shard, it))
     }
@@ -383,7 +383,7 @@ mod tests {
         assert!((50..100).contains(&others), "{others}");
     }
 
-    /// What the watches of a namespace report, in this order.
+    /// Feeds the events of a namespace's watches, in this order.
     fn watch_all(cache: &mut HubCache, scope: &str, update: fn() -> Seen) -> bool {
         let mut changed = false;
         for event in [
@@ -457,7 +457,7 @@ mod tests {
         assert!(handle(HubEvent::NoClusterApi));
         assert!(!handle(HubEvent::NoClusterApi), "nothing new");
         assert!(cache.synced());
-        // It was installed.
+        // Cluster API was installed.
         let mut handle = |event| cache.handle((String::new(), event));
         assert!(handle(HubEvent::Cluster(Seen::Listed.of())));
         assert!(cache.synced());
@@ -467,7 +467,7 @@ mod tests {
         assert!(!cache.synced(), "then it is listed like the others");
     }
 
-    /// With a fleet in each namespace.
+    /// A cache with a fleet in each of two namespaces.
     fn cache_of_two() -> HubCache {
         let names = ["team-a".to_owned(), "team-b".to_owned()];
         let mut cache = HubCache::new(&names, "0/1".parse().unwrap());

@@ -23,16 +23,16 @@ const PLURAL: &str = "clusters";
 /// Longest pause before another discovery after one that failed.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// What the API server says of them.
+/// The API server's answer about `Cluster`s.
 pub(super) enum Clusters {
     NotServed,
     Listed(Update<ClusterObject>),
 }
 
-/// What to do next.
-enum Step {
+/// The next step.
+enum DiscoveryStep {
     Discover,
-    /// The same after a pause.
+    /// `Discover` after a pause.
     Wait(Duration),
     Watch(String, BoxStream<'static, Update<DynamicObject>>),
 }
@@ -43,25 +43,28 @@ pub(super) fn clusters(
     scope: String,
     config: ListParams,
 ) -> BoxStream<'static, Clusters> {
-    let begin = (Step::Discover, Backoff::new(Duration::from_secs(1), RETRY));
+    let begin = (
+        DiscoveryStep::Discover,
+        Backoff::new(Duration::from_secs(1), RETRY),
+    );
     stream::unfold(begin, move |(mut step, mut backoff)| {
         let (client, scope, config) = (client.clone(), scope.clone(), config.clone());
         async move {
             loop {
                 step = match step {
-                    Step::Wait(pause) => {
+                    DiscoveryStep::Wait(pause) => {
                         sleep(pause).await;
-                        Step::Discover
+                        DiscoveryStep::Discover
                     }
-                    Step::Discover => match discover(&client).await {
+                    DiscoveryStep::Discover => match discover(&client).await {
                         Ok(Some(resource)) => {
                             backoff.reset();
                             let version = resource.api_version.clone();
-                            Step::Watch(version, watch(&client, &scope, &resource, &config))
+                            DiscoveryStep::Watch(version, watch(&client, &scope, &resource, &config))
                         }
                         Ok(None) => {
                             backoff.reset();
-                            let next = (Step::Wait(NOT_SERVED), backoff);
+                            let next = (DiscoveryStep::Wait(NOT_SERVED), backoff);
                             return Some((Clusters::NotServed, next));
                         }
                         Err(error) => {
@@ -69,19 +72,19 @@ pub(super) fn clusters(
                                 error = without_content(&error),
                                 "the API server does not say whether it serves Cluster API; the hub asks again"
                             );
-                            Step::Wait(backoff.pause())
+                            DiscoveryStep::Wait(backoff.pause())
                         }
                     },
-                    Step::Watch(version, mut updates) => {
+                    DiscoveryStep::Watch(version, mut updates) => {
                         let update = updates.next().await?;
                         // Another version is served, or none.
                         let is_over =
                             matches!(&update, Update::Failed(error) if error.is_not_served);
                         let event = update.map(|it| cluster(&it, &version));
                         let next = if is_over {
-                            Step::Wait(RETRY)
+                            DiscoveryStep::Wait(RETRY)
                         } else {
-                            Step::Watch(version, updates)
+                            DiscoveryStep::Watch(version, updates)
                         };
                         return Some((Clusters::Listed(event), (next, backoff)));
                     }

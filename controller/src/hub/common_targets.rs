@@ -35,7 +35,7 @@ impl Targets {
         known.or_insert_with(|| fleet_title(fleet));
     }
 
-    /// The clusters where another fleet writes this one's target, with its name.
+    /// The clusters in which another fleet writes this one's target, with that fleet's name.
     pub(super) fn of_others(&self, fleet: &FleetPullSecret) -> BTreeMap<ClusterKey, String> {
         let (own, own_place) = (fleet_title(fleet), place_of(fleet));
         let taken = self.0.iter();

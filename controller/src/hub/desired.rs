@@ -22,7 +22,7 @@ use kube::ResourceExt as _;
 
 use super::Hub;
 use super::cache::HubCache;
-use super::messages::{MemberSpec, Outcome, Pair};
+use super::messages::{MemberOutcome, MemberSpec, Pair};
 use super::pins::Pins;
 use super::views::pair;
 
@@ -100,7 +100,7 @@ pub(super) fn member_specs(
     connected(specs.collect())
 }
 
-/// Of each namespace at most [`MOST_CONNECTIONS`], the oldest ones.
+/// At most [`MOST_CONNECTIONS`] per namespace, the oldest ones.
 fn connected(mut specs: Vec<(Option<Timestamp>, Pair, MemberSpec)>) -> Vec<(Pair, MemberSpec)> {
     if specs.len() > MOST_CONNECTIONS {
         specs.sort_by(|one, other| (&one.0, &one.1).cmp(&(&other.0, &other.1)));
@@ -115,13 +115,13 @@ fn connected(mut specs: Vec<(Option<Timestamp>, Pair, MemberSpec)>) -> Vec<(Pair
     specs.map(|(_, pair, spec)| (pair, spec)).collect()
 }
 
-fn outcome(object: &ClusterPullSecret) -> Outcome {
+fn outcome(object: &ClusterPullSecret) -> MemberOutcome {
     match up_to_date(object) {
-        Some(it) if it.phase == ClusterPhase::Synced => Outcome::Synced,
+        Some(it) if it.phase == ClusterPhase::Synced => MemberOutcome::Synced,
         Some(it) if it.phase == ClusterPhase::Failed && it.reason == Reason::Installing => {
-            Outcome::NotInstalled
+            MemberOutcome::NotInstalled
         }
-        _ => Outcome::Open,
+        _ => MemberOutcome::Open,
     }
 }
 

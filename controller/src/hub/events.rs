@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::report::events::{self, Note, TIMEOUT};
 
-/// What this status says that the object's did not.
+/// The event for the change from the object's status to this one.
 pub(super) fn event(object: &ClusterPullSecret, status: &ClusterPullSecretStatus) -> Option<Event> {
     let before = object.status.clone().unwrap_or_default();
     let note: Note = if status.reason == Reason::IdentityChanged {

@@ -23,7 +23,7 @@ impl HubCache {
         fleets
     }
 
-    /// Its `ClusterPullSecret`s.
+    /// The fleet's `ClusterPullSecret`s.
     pub(super) fn objects_of(
         &self,
         fleet: &FleetPullSecret,
@@ -37,8 +37,8 @@ impl HubCache {
         })
     }
 
-    /// How many more objects of clusters each namespace may have, so that nobody with rights in one of them makes the hub connect to ever
-    /// more.
+    /// How many more objects of clusters each namespace may have, so that a user with permissions in one of them can't
+    /// make the hub connect to ever more clusters.
     pub(super) fn room(
         &self,
         clusters: &BTreeMap<ClusterKey, ClusterView>,

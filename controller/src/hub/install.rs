@@ -23,7 +23,7 @@ use crate::objects::apply::is_absent;
 const SERVED: (u32, Duration) = (40, Duration::from_millis(250));
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Installed {
+pub(super) enum InstallState {
     /// The controller of this release runs, or another client installed globalps.
     Running,
     /// The controller of this release does not run yet, or pods of an earlier one still do. `written`: this call applied objects.
@@ -36,19 +36,19 @@ pub(super) async fn install(
     installation: &Installation,
     manager: &str,
     fleet: &str,
-) -> Result<Installed, kube::Error> {
+) -> Result<InstallState, kube::Error> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), CONTROLLER_NAMESPACE);
     if let Some(found) = within(deployments.get_opt(CONTROLLER)).await? {
         let is = |key, value: &str| found.annotations().get(key).is_some_and(|it| it == value);
         if !is(FLEET_ANNOTATION, fleet) {
-            return Ok(Installed::Running);
+            return Ok(InstallState::Running);
         }
         if is(INSTALLATION_ANNOTATION, &installation.fingerprint())
             && has_pull_secret(client, installation).await?
         {
-            let starting = Installed::Starting { written: false };
+            let starting = InstallState::Starting { written: false };
             return Ok(if runs(&found) {
-                Installed::Running
+                InstallState::Running
             } else {
                 starting
             });
@@ -57,7 +57,7 @@ pub(super) async fn install(
     for object in installation.objects(fleet) {
         apply(client, object, manager).await?;
     }
-    Ok(Installed::Starting { written: true })
+    Ok(InstallState::Starting { written: true })
 }
 
 /// Every pod has the newest template, and one is ready, so the cluster's status comes from this release.

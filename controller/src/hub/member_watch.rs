@@ -95,7 +95,7 @@ fn report(object: &Item<GlobalPullSecret>) -> WatchEvent {
     WatchEvent::Report(report)
 }
 
-/// What an error of the watch says about the cluster's globalps. `Err`: the cluster is unreachable.
+/// What an error of the watch means for the cluster's globalps. `Err`: the cluster is unreachable.
 pub(super) fn failed(error: &kube::Error) -> Result<MemberReport, ReasonAndMessage> {
     match error {
         kube::Error::Api(status) if status.code == 404 => Ok(MemberReport::NoGlobalps),

@@ -32,7 +32,7 @@ pub(super) struct MemberSpec {
     pub(super) target: Target,
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub(super) fleet: String,
-    /// The same of the cluster.
+    /// `NAMESPACE/NAME` of the cluster.
     pub(super) cluster: String,
     /// All of both.
     pub(super) known: Arc<Known>,
@@ -44,23 +44,23 @@ pub(super) struct MemberSpec {
     pub(super) ignores_secret: bool,
     /// Last known revision in force.
     pub(super) revision: Revision,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: MemberOutcome,
 }
 
-/// What the status says of this generation, also to a hub that starts.
+/// The result that the status reports for this generation, also to a hub that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Nothing yet, or something else.
+pub(super) enum MemberOutcome {
+    /// None yet, or another one.
     Open,
     Synced,
-    /// What the hub has installed does not run.
+    /// globalps, which the hub installed, does not run.
     NotInstalled,
 }
 
 impl MemberSpec {
     /// The status says that the desired revision is in force.
     pub(super) fn is_in_force(&self) -> bool {
-        self.outcome == Outcome::Synced
+        self.outcome == MemberOutcome::Synced
             && matches!(&self.desired, Desired::Revision(release) if release.revision == self.revision)
     }
 
@@ -132,7 +132,7 @@ impl Connecting {
     pub(super) async fn permits(
         &self,
     ) -> (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>) {
-        // Nobody closes them.
+        // The semaphores are never closed.
         let of_namespace = Arc::clone(&self.of_namespace).acquire_owned().await.ok();
         (
             of_namespace,

@@ -42,8 +42,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use futures::StreamExt as _;
 use futures::stream::{BoxStream, SelectAll};
-use futures::{FutureExt as _, StreamExt as _};
 use globalps_core::api::ClusterPullSecretStatus;
 use globalps_core::names::{CONTROLLER_NAMESPACE, HUB_LEADER, hub_shard};
 use globalps_planner::clusters::clock::ClusterClock;
@@ -52,14 +52,14 @@ use globalps_planner::clusters::known::Known;
 use globalps_planner::clusters::shard::Shard;
 use globalps_planner::clusters::trust::Trust;
 use kube::Client;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::Instant;
 
 use crate::leader::election::identity;
 use crate::leader::fencing::{Fence, FencingToken, fenced_client};
+use crate::leader::reconciling::{RESYNC, Reconciles, reconciling};
 use crate::leader::terms::Terms;
 use crate::objects::refusals::Refusals;
 use crate::process::{self, Process, ProcessArgs};
-use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 use cache::HubCache;
 use messages::Observations;
@@ -69,26 +69,19 @@ use source::{SourceRef, SourceState};
 use watches::Scoped;
 use writes::Writer;
 
-/// Interval of reconciles without an event.
-const RESYNC: Duration = Duration::from_mins(10);
-/// Events that arrive within this time share a reconcile.
-const BATCH: Duration = Duration::from_millis(50);
-/// Interval of updates for the liveness probe.
-const HEARTBEAT: Duration = Duration::from_secs(5);
-
 #[derive(Parser)]
 #[command(
     name = "globalps-hub",
     version,
     about = "Rolls out pull secrets to many clusters, a few at a time"
 )]
-struct Cli {
+struct HubCli {
     #[command(subcommand)]
-    command: Command,
+    command: HubCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum HubCommand {
     /// Watch the `FleetPullSecret`s and roll them out, until a signal
     Run(HubArgs),
 }
@@ -109,7 +102,7 @@ struct HubArgs {
 }
 
 pub(crate) async fn main() -> anyhow::Result<()> {
-    let Command::Run(args) = Cli::parse().command;
+    let HubCommand::Run(args) = HubCli::parse().command;
     let process = process::start(&args.process).await?;
     let me = identity();
     tracing::info!(
@@ -124,7 +117,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
         health: &process.health,
         metrics: &process.metrics,
         lease: &lease,
-        // Only the first shard writes what the policy protects.
+        // Only the first shard writes the objects that the policy protects.
         record: (args.shard.index == 0).then_some(HUB_LEADER),
         me: &me,
     };
@@ -132,7 +125,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     terms
         .lead(async |token| {
             let mut hub = Hub::new(&process, &args, &token);
-            Box::pin(hub.run()).await
+            Box::pin(reconciling(&mut hub, &process.health)).await
         })
         .await
 }
@@ -147,7 +140,7 @@ struct Hub {
     sessions: Sessions,
     /// The objects that can't be decoded and are in the log.
     unreadable: BTreeSet<String>,
-    /// The same of namespaces that the hub may not read.
+    /// The namespaces that the hub may not read and are in the log.
     hidden: BTreeSet<String>,
     shard: Shard,
     trust: Trust,
@@ -160,7 +153,6 @@ struct Hub {
     writer: Writer,
     refusals: Refusals,
     client: Client,
-    health: Arc<Health>,
     metrics: Arc<Metrics>,
 }
 
@@ -191,71 +183,11 @@ impl Hub {
             writer: Writer::new(client.clone()),
             refusals: Refusals::default(),
             client,
-            health: Arc::clone(&process.health),
             metrics: Arc::clone(&process.metrics),
         }
     }
 
-    /// Returns only with an error.
-    async fn run(&mut self) -> anyhow::Error {
-        let mut wake = Instant::now();
-        let mut heartbeat = interval(HEARTBEAT);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            self.health.beat();
-            let is_synced = self.cache.synced();
-            self.health.set_waits_for_caches(!is_synced);
-            let mut changed = tokio::select! {
-                _ = heartbeat.tick() => continue,
-                event = self.events.next() => match event {
-                    Some(event) => self.cache.handle(event),
-                    None => return anyhow::anyhow!("every watch has ended"),
-                },
-                Some((source, found)) = self.source_events.next() => self.on_source(source, found),
-                () = self.observations.changed() => self.take_observations(),
-                () = sleep_until(wake) => true,
-            };
-            changed |= self.handle_pending_events().await;
-            if !changed {
-                continue;
-            }
-            if !self.cache.synced() {
-                wake = Instant::now() + RESYNC;
-                continue;
-            }
-            self.list_again();
-            let pause = Box::pin(self.reconcile()).await;
-            self.metrics.reconciled(self.refusals.is_clean());
-            wake = Instant::now() + pause;
-        }
-    }
-
-    /// Handles all events that have arrived, so that they share a reconcile. Returns whether they may change the plan.
-    async fn handle_pending_events(&mut self) -> bool {
-        let until = Instant::now() + BATCH;
-        let mut changed = false;
-        let mut quiet = 0;
-        // Other tasks pass the events on and must run first, possibly several times.
-        while quiet < 3 && Instant::now() < until {
-            quiet += 1;
-            while let Some(Some(event)) = self.events.next().now_or_never() {
-                changed |= self.cache.handle(event);
-                quiet = 0;
-            }
-            while let Some(Some((source, found))) = self.source_events.next().now_or_never() {
-                changed |= self.on_source(source, found);
-                quiet = 0;
-            }
-            if self.take_observations() {
-                changed = true;
-                quiet = 0;
-            }
-            tokio::task::yield_now().await;
-        }
-        changed
-    }
-
-    /// What was not kept may have room now.
+    /// Objects that were dropped may fit now.
     fn list_again(&mut self) {
         if self.listed.elapsed() < RESYNC || !self.cache.is_full() {
             return;
@@ -300,5 +232,28 @@ impl Hub {
             }
         }
         self.sources.values().all(Option::is_some)
+    }
+}
+
+impl Reconciles for Hub {
+    const BATCH: Duration = Duration::from_millis(50);
+
+    fn is_synced(&self) -> bool {
+        self.cache.synced()
+    }
+
+    async fn event(&mut self) -> Option<bool> {
+        tokio::select! {
+            event = self.events.next() => event.map(|event| self.cache.handle(event)),
+            Some((source, found)) = self.source_events.next() => Some(self.on_source(source, found)),
+            () = self.observations.changed() => Some(self.take_observations()),
+        }
+    }
+
+    async fn respond(&mut self) -> Duration {
+        self.list_again();
+        let pause = Box::pin(self.reconcile()).await;
+        self.metrics.reconciled(self.refusals.is_clean());
+        pause
     }
 }

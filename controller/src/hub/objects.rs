@@ -27,13 +27,13 @@ const MANY: usize = 1000;
 pub(super) struct Objects {
     pub(super) store: Kept<Box<ClusterPullSecret>>,
     specs: OwnSpecs<ClusterPullSecretSpec>,
-    /// Those whose status another client changed, until this process has written it again. The cache keeps what it was.
+    /// Objects whose status another client changed, until this process has rewritten it. The cache keeps the previous status.
     statuses: BTreeSet<String>,
     /// The last state of those that another client deleted, until the hub writes them again.
     deleted: BTreeMap<String, Box<ClusterPullSecret>>,
-    /// Those that the hub has written again since, until their clusters have reported what they have.
+    /// Objects that the hub has rewritten since, until their clusters have reported their state.
     recreated: BTreeSet<String>,
-    /// Those that the hub deletes.
+    /// Objects that the hub deletes.
     released: BTreeSet<String>,
     /// There was a complete list: what is new since, and this process has not written, is of another client.
     is_listed: bool,
@@ -66,8 +66,8 @@ impl Objects {
         self.handle_spec(Update::Event(Event::Apply(Box::new(object))), shard);
     }
 
-    /// Only the process that connects to the cluster writes the status, and stores the responses: whatever else changes it is of another
-    /// client. A process that starts can't tell.
+    /// Only the process that connects to the cluster writes the status and stores the responses, so any other change
+    /// comes from another client. A process that has just started can't tell.
     fn keep_status(&mut self, object: &mut ClusterPullSecret, shard: Shard) {
         let key = object.key();
         let known = self.store.get(&key);
@@ -131,7 +131,7 @@ impl Objects {
         self.disown(object);
     }
 
-    /// What the hub had written before counts; without that, nothing.
+    /// Restores the state that the hub wrote last; without one, clears it.
     fn disown(&self, object: &mut ClusterPullSecret) {
         let known = self.store.get(&object.key());
         object.spec = known.map_or_else(
@@ -184,7 +184,7 @@ impl Objects {
     /// Stores the response to a write of the spec, which may arrive before the watch event.
     pub(super) fn put_written(&mut self, mut object: ClusterPullSecret, shard: Shard) {
         slim(&mut object);
-        // Its status may be of another client.
+        // The status may come from another client.
         self.keep_status(&mut object, shard);
         let key = object.key();
         self.specs.forget(&key);
@@ -289,8 +289,8 @@ fn slim(object: &mut ClusterPullSecret) {
     }
 }
 
-/// Whether the hub has applied each field of the spec that says something. A field that another client changes is no longer the
-/// hub's.
+/// Whether the hub has applied each non-empty field of the spec. A field that another client changes no longer belongs
+/// to the hub.
 fn is_of_the_hub(object: &ClusterPullSecret) -> bool {
     let mut entries = object.managed_fields().iter();
     let own = entries.find_map(|entry| {

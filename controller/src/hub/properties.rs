@@ -59,21 +59,21 @@ enum HandMade {
     Revoke,
     Nothing,
     AnotherFleet,
-    /// In this many minutes; `None`: no time.
+    /// A time this many minutes from now; `None`: no time.
     AnotherTime(Option<i64>),
 }
 
-/// What another client makes of a status.
+/// A change that another client makes to a status.
 #[derive(Clone, Copy, Debug)]
 enum Edit {
     Phase(ClusterPhase),
-    /// That of another cluster.
+    /// The identity of another cluster.
     Identity(usize),
     Revision(i64),
     Nothing,
 }
 
-/// What another client makes of a revision's annotations.
+/// A change that another client makes to a revision's annotations.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     Rejected,
@@ -95,15 +95,15 @@ enum Event {
     Replace(usize, HandMade),
     /// The hub starts again. Before that, while no hub runs, another client writes this.
     Restart(Option<(usize, HandMade)>),
-    /// The same, and another client deletes these objects, a bit for each.
+    /// A restart, and another client deletes these objects, one bit for each.
     RestartWithout(u8),
     /// The cluster is installed again, with nothing, behind the same kubeconfig.
     Reinstall(usize),
-    /// It is a clone of another one, with its content, or has its own identity again.
+    /// Makes the cluster a clone of another one, with its content, or gives it its own identity again.
     Clone(usize, Option<usize>),
-    /// It reports the identity of another one.
+    /// Makes the cluster report the identity of another one.
     Lie(usize, usize),
-    /// Its kubeconfig leads to another one, or to the cluster of an attacker, or to itself again.
+    /// Makes the kubeconfig lead to another cluster, to an attacker's cluster, or to its own again.
     Redirect(usize, usize),
     /// An admin accepts the identity that the hub has found.
     Accept(usize),
@@ -112,7 +112,7 @@ enum Event {
     Foreign(i64),
     /// Another client annotates a revision.
     Annotate(i64, Mark),
-    /// It deletes the revision, and creates it with other content.
+    /// Deletes the revision, and creates it with other content.
     Falsify(i64),
     /// The cluster fails with the content that the source has now.
     Break(usize),
@@ -204,7 +204,7 @@ struct Member {
     content: Option<Revision>,
     /// The cluster that it was written for, by its name on the hub.
     written_for: usize,
-    /// Its identity when it got that. With another one it is a new cluster, whose content is not the hub's.
+    /// The cluster's identity when it got the content. With another identity it is a new cluster, whose content is not the hub's.
     content_as: String,
     /// The last number that the hub has written there.
     written: i64,
@@ -214,10 +214,10 @@ struct Simulation {
     fleet: FleetPullSecret,
     source: String,
     rotations: i64,
-    /// As the API server has them, by name.
+    /// The objects of the API server, by name.
     objects: BTreeMap<String, ClusterPullSecret>,
     revisions: BTreeMap<i64, Secret>,
-    /// As the hub wrote them last.
+    /// The revisions as the hub wrote them last.
     written: BTreeMap<i64, revision::Revision>,
     /// The rotation and the content of each revision that the hub has written.
     rolled_out: BTreeSet<(i64, Vec<u8>)>,
@@ -237,10 +237,10 @@ struct Simulation {
     is_settling: bool,
     cache: HubCache,
     pins: Pins,
-    /// Of another process, which only connects.
+    /// The cache of another process, which only connects.
     follower: HubCache,
     follower_pins: Pins,
-    /// What the hub assigned last, by name of the object.
+    /// The hub's last assignments, by name of the object.
     planned: BTreeMap<String, ClusterPullSecretSpec>,
     /// The statuses that the hub wrote last, by name of the object.
     reported: BTreeMap<String, ClusterPullSecretStatus>,
@@ -372,7 +372,7 @@ impl Simulation {
         self.cache = HubCache::new(&[], "0/1".parse().unwrap());
         self.follower = HubCache::new(&[], FOLLOWER.parse().unwrap());
         (self.pins, self.follower_pins) = (Pins::default(), Pins::default());
-        // It knows only what the objects say.
+        // It only knows what the objects contain.
         for at in 0..CLUSTERS {
             let status = self.objects.get(&object_name(at));
             let status = status.and_then(|it| it.status.as_ref());
@@ -547,7 +547,8 @@ impl Simulation {
                 }
             }
             Event::Restart(change) => {
-                // What the hub has not reverted yet, the next one can't tell from its own. A new revision comes before that.
+                // The next hub can't distinguish changes that this one has not reverted yet from its own. A new
+                // revision comes before that.
                 for _ in 0..2 {
                     self.plan();
                 }
@@ -936,7 +937,7 @@ impl Simulation {
         (0..CLUSTERS).filter(changes).count()
     }
 
-    /// As the hub wrote them, whatever others have made of them.
+    /// The revisions must be as the hub wrote them, whatever other clients changed.
     fn check_revisions(&self) {
         for found in self.cache.revisions(&self.fleet) {
             let is_own = self.written.get(&found.number) == Some(&found);
@@ -952,7 +953,7 @@ impl Simulation {
         assert!(in_flight <= MAX_UNAVAILABLE, "{in_flight}");
         let last = self.revisions.keys().last().copied().unwrap_or_default();
         let skipped = self.foreign.range(..last).count();
-        // Of each content, and of the one that replaces it if it fails.
+        // For each content, and for the one that replaces it if it fails.
         let most = 2 * (self.rotations + self.falsified) + i64::try_from(skipped).unwrap();
         assert!(last <= most, "nobody's number is raised to");
     }

@@ -22,6 +22,7 @@ use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 
+use super::Hub;
 use super::cache::HubCache;
 use super::common_targets::Targets;
 use super::pins::identity_of;
@@ -29,17 +30,17 @@ use super::report::report;
 use super::source::SourceRef;
 use super::statuses::titles;
 use super::views::pair;
-use super::writes::{Written, object_name};
-use super::{Hub, RESYNC};
+use super::writes::{WrittenRevision, object_name};
 use crate::cache::uptime;
+use crate::leader::reconciling::RESYNC;
 
 /// Interval of reconciles while a rollout is in progress, because deadlines cause no event.
 const IN_FLIGHT: Duration = Duration::from_secs(5);
 
 /// `ClusterPullSecret`s of one fleet, by cluster.
-type Objects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
+type FleetObjects<'a> = BTreeMap<ClusterKey, &'a ClusterPullSecret>;
 
-/// What the fleets of one reconcile share.
+/// Data that the fleets of one reconcile share.
 #[derive(Default)]
 struct ReconcileState {
     targets: Targets,
@@ -150,7 +151,7 @@ impl Hub {
             }
         }
         if plan.members.is_empty() {
-            // It is held, or only writes a revision: its clusters are still its own.
+            // The fleet is held, or only writes a revision: its clusters still belong to it.
             for key in self.objects_of(&fleet).into_keys() {
                 state.targets.take(&fleet, key);
             }
@@ -212,7 +213,7 @@ impl Hub {
         requested(fleet, found.map(|found| &found.source)).map(|install| install.map(Arc::new))
     }
 
-    fn objects_of(&self, fleet: &FleetPullSecret) -> Objects<'_> {
+    fn objects_of(&self, fleet: &FleetPullSecret) -> FleetObjects<'_> {
         self.cache.objects_of(fleet).collect()
     }
 
@@ -256,8 +257,8 @@ impl Hub {
         let has_revision = !written.is_empty();
         for written in written {
             match written {
-                Written::Revision(secret) => self.cache.put_revision(&secret),
-                Written::Taken(number) => self.cache.put_taken(fleet, number),
+                WrittenRevision::Revision(secret) => self.cache.put_revision(&secret),
+                WrittenRevision::Taken(number) => self.cache.put_taken(fleet, number),
             }
         }
         let has_assigned = self.assign(fleet, &plan.assignments).await;
@@ -361,7 +362,7 @@ fn source_of(fleet: &FleetPullSecret) -> SourceRef {
     reference(fleet, &fleet.spec.secret_ref)
 }
 
-/// Its source, and the pull secret of globalps' own images.
+/// The fleet's source, and the pull secret of globalps' own images.
 fn sources_of(fleet: &FleetPullSecret) -> impl Iterator<Item = SourceRef> {
     let pull_secret = pull_secret_of(fleet).map(|it| reference(fleet, it));
     [source_of(fleet)].into_iter().chain(pull_secret)

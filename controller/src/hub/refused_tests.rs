@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use super::source::SourceState;
 use super::views::{ClusterObject, Id, NamespaceLabels, revision};
 use super::watches::HubEvent;
-use super::{Cli, Command, Hub};
+use super::{Hub, HubCli, HubCommand};
 use crate::leader::fencing::FencingToken;
 use crate::process::Process;
 use crate::telemetry::clock;
@@ -113,18 +113,18 @@ fn status(cluster: &str, revision: i64, phase: ClusterPhase) -> ClusterPullSecre
     }
 }
 
-/// Revision 2 is in the clusters a, b and c; then the source changed, cluster d was added, e is no longer selected, and f no longer exists.
-/// Nobody needs revision 1. The session of c has something to report.
+/// Revision 2 is in the clusters a, b and c; then the source changed, cluster d was added, e is no longer selected, and
+/// f no longer exists. Revision 1 is not needed. The session of c has something to report.
 fn hub(api: &FakeApi) -> Hub {
     hub_of(api, &[])
 }
 
-/// The same with `--namespaces`, of which the first one is `ns`.
+/// Like [`hub`], with `--namespaces`, of which the first one is `ns`.
 pub(super) fn hub_of(api: &FakeApi, namespaces: &[&str]) -> Hub {
     let flag = format!("--namespaces={}", namespaces.join(","));
     let flag = (!namespaces.is_empty()).then_some(flag);
     let args = ["globalps-hub".to_owned(), "run".to_owned()];
-    let Command::Run(args) = Cli::parse_from(args.into_iter().chain(flag)).command;
+    let HubCommand::Run(args) = HubCli::parse_from(args.into_iter().chain(flag)).command;
     let scope = namespaces.first().copied().unwrap_or_default();
     let mut hub = Hub::new(&process(api), &args, &token());
     let spec = json!({

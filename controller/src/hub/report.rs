@@ -9,7 +9,7 @@ use globalps_core::api::{
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Member, stuck_canaries};
 use globalps_planner::clusters::input::{ClusterKey, title};
-use globalps_planner::clusters::limits::{is_halted as halts, limits};
+use globalps_planner::clusters::limits::limits;
 use globalps_planner::clusters::plan::{FleetPlan, Hold};
 use globalps_planner::content::source::Verdict;
 use globalps_planner::refused::Failure;
@@ -24,12 +24,12 @@ use crate::report::statement::{
 pub(super) type Failed<'a> = &'a dyn Fn(&ClusterKey) -> Option<&'a Failure>;
 
 #[derive(Default)]
-struct Summary {
+struct FleetSummary {
     counts: Counts,
     failed: Vec<ClusterFailure>,
     blocked: Vec<ClusterFailure>,
     unreachable: Vec<ClusterFailure>,
-    /// Those of them that don't have what they should.
+    /// Unreachable clusters that lack their desired content.
     unreached: Vec<ClusterFailure>,
     /// Clusters with a revoked assignment.
     timed_out: Vec<ClusterFailure>,
@@ -57,7 +57,7 @@ pub(super) fn report(
         .map(|new| dated(new, conditions, generation, now))
         .collect();
     if let Some(Hold::Hidden(_) | Hold::NotTrusted(_)) = &plan.hold {
-        // What else it says may still be so.
+        // The rest of the status may still be true.
         return FleetPullSecretStatus {
             observed_generation: generation,
             conditions,
@@ -86,8 +86,8 @@ fn count(
     plan: &FleetPlan,
     objects: &BTreeMap<ClusterKey, &ClusterPullSecret>,
     failure: Failed,
-) -> Summary {
-    let mut summary = Summary::default();
+) -> FleetSummary {
+    let mut summary = FleetSummary::default();
     for (key, member) in &plan.members {
         let status = objects.get(key).and_then(|object| object.status.as_ref());
         let obstacle = plan.obstacles.get(key);
@@ -150,12 +150,12 @@ fn unwritten(plan: &FleetPlan) -> Option<i64> {
     numbers.find(|number| *number > plan.revision.number)
 }
 
-fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
+fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &FleetSummary) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     match &plan.hold {
         Some(Hold::Hidden(reason)) => return no(Reason::NamespaceForbidden, reason.clone()),
         Some(Hold::NotTrusted(reason)) => return no(Reason::NamespaceNotTrusted, reason.clone()),
-        // Also while it is being deleted: which clusters still have the Secret was not looked at.
+        // Applies while it is being deleted, too: which clusters still have the Secret was not determined.
         Some(Hold::Unreadable(reason)) => {
             let message = format!(
                 "the FleetPullSecret can't be read: {reason}; clusters keep what they have until you correct it"
@@ -239,15 +239,12 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statem
     statement(condition::READY, "True", Reason::Synced, message)
 }
 
-fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> Statement {
+fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &FleetSummary) -> Statement {
     let open = summary.waiting + summary.counts.progressing;
-    let selected = plan.members.iter().map(|(_, member)| member);
-    let failed = selected.filter(|it| it.goal != Goal::Restore && it.has_failed());
-    let is_halted = halts(&fleet.spec.rollout, failed.count(), plan.members.len());
     let (status, reason, message) = match () {
         () if plan.hold.is_some() => ("False", Reason::Held, String::new()),
         () if open == 0 && unwritten(plan).is_none() => {
-            // Nothing is in progress, but the rollout continues once they are back.
+            // Nothing is in progress, but the rollout continues once they are reachable.
             if summary.unreached.is_empty() {
                 ("False", Reason::Complete, String::new())
             } else {
@@ -263,14 +260,14 @@ fn progressing(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &Summary) -> 
             Reason::Paused,
             "`spec.rollout.paused` is true".to_owned(),
         ),
-        () if is_halted => ("False", Reason::Halted, list(&summary.failed)),
+        () if plan.is_halted => ("False", Reason::Halted, list(&summary.failed)),
         () if let Some(waits) = canary_wait(fleet, plan) => waits,
         () => ("True", Reason::RollingOut, format!("clusters left: {open}")),
     };
     statement(condition::PROGRESSING, status, reason, message)
 }
 
-/// What `Progressing` says while no cluster can be the canary.
+/// The condition `Progressing` while no cluster can be the canary.
 fn canary_wait(
     fleet: &FleetPullSecret,
     plan: &FleetPlan,
@@ -333,7 +330,7 @@ mod tests {
 
     use super::*;
 
-    /// It has revision 1, and its assignment of revision 2 was revoked.
+    /// A member with revision 1, whose assignment of revision 2 was revoked.
     fn member() -> Member {
         Member {
             name: "ns/slow".to_owned(),
@@ -360,7 +357,7 @@ mod tests {
         }
     }
 
-    /// With that member.
+    /// A plan with that member.
     fn plan() -> FleetPlan {
         FleetPlan {
             verdict: Verdict::Valid(Vec::new()),
@@ -370,6 +367,7 @@ mod tests {
             revisions: Vec::new(),
             rolled_back: None,
             outdated: Vec::new(),
+            is_halted: false,
             members: vec![(("ns".to_owned(), "slow".to_owned()), member())],
             obstacles: BTreeMap::new(),
             assignments: Vec::new(),

@@ -16,7 +16,7 @@ pub(super) struct Revisions {
     pub(super) store: Kept<RevisionSecret>,
     /// Keys of those that another client changed, until the hub writes them again.
     changed: BTreeSet<String>,
-    /// What the hub is about to write, or has written without a response.
+    /// Revisions that the hub is about to write, or has written without a response.
     expected: BTreeMap<String, Revision>,
 }
 
@@ -40,7 +40,7 @@ impl Revisions {
             .store
             .get(&key)
             .filter(|known| known.id.uid == found.id.uid && known.version() <= found.version())
-            // Nothing of it is known.
+            // Nothing about it is known.
             .filter(|known| !known.is_left_out);
         let Some(known) = known else { return };
         if self.expected.get(&key) == Some(&found.revision) {

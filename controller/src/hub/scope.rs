@@ -21,7 +21,7 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// Of each watch: its list is complete, and the API server refused the last one.
+    /// For each watch: whether its list is complete, and whether the API server refused the last one.
     fn lists(&self) -> [(bool, bool); 6] {
         fn of<T>(store: &Store<T>) -> (bool, bool) {
             (store.synced, store.is_forbidden)
@@ -47,7 +47,7 @@ impl Scope {
         !self.synced() && lists.all(|(synced, is_forbidden)| synced || is_forbidden)
     }
 
-    /// It does not keep everything.
+    /// Whether some objects were dropped.
     pub(super) fn is_full(&self) -> bool {
         let full = [
             self.clusters.full(),
@@ -60,7 +60,7 @@ impl Scope {
         full.iter().any(|namespaces| !namespaces.is_empty())
     }
 
-    /// Its namespace was deleted, with everything in it.
+    /// Drops everything, because the namespace was deleted.
     pub(super) fn empty(&mut self) {
         self.fleets.empty();
         self.objects.empty();

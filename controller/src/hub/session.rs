@@ -21,9 +21,9 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use super::install::{Installed, install};
+use super::install::{InstallState, install};
 use super::member_watch::{WatchEvent, failed, member_events, member_events_later};
-use super::messages::{MemberSpec, Outcome, Shared};
+use super::messages::{MemberOutcome, MemberSpec, Shared};
 use super::requests::{body, identity, secrets, target, unreachable_reason};
 use crate::objects::apply::{is_absent, is_denied};
 use crate::remote::lean::lean_client;
@@ -242,7 +242,7 @@ impl Session {
         false
     }
 
-    /// With the same kubeconfig, a cluster that no longer lets this session read its identity is still the same.
+    /// With the same kubeconfig, a cluster that no longer permits this session to read its identity still counts as the same one.
     pub(super) async fn identify(&mut self, client: &Client) -> Result<(), ReasonAndMessage> {
         let found = identity(client).await?;
         self.identity = found.or(self.identity.take()).or(Some(String::new()));
@@ -310,17 +310,17 @@ impl Session {
             return Ok(false);
         }
         match install(client, installation, &self.shared.manager, &spec.fleet).await {
-            Ok(Installed::Running) => {
+            Ok(InstallState::Running) => {
                 self.installing = None;
                 self.installed = Some(Arc::clone(installation));
                 Ok(false)
             }
-            Ok(Installed::Starting { written }) => {
+            Ok(InstallState::Starting { written }) => {
                 let known = self.installing.take().filter(|(it, _)| it == release);
                 let (release, since) = known.unwrap_or_else(|| (release.clone(), Instant::now()));
                 self.facts.is_installing = true;
                 self.facts.is_install_late =
-                    spec.outcome == Outcome::NotInstalled || since.elapsed() >= INSTALL_FAILS;
+                    spec.outcome == MemberOutcome::NotInstalled || since.elapsed() >= INSTALL_FAILS;
                 self.installing = Some((release, since));
                 Ok(written)
             }
@@ -354,7 +354,7 @@ impl Session {
                 let version = self.facts.target.as_ref().map(|target| &target.version);
                 let body = body(spec, release, version);
                 let params = PatchParams {
-                    // What another client has set in the hub's own Secret is undone; `version` fails if it is another one now.
+                    // Reverts other clients' changes of the hub's own Secret; fails if its version is no longer `version`.
                     force: self.facts.target.as_ref().is_some_and(TargetView::is_own),
                     ..PatchParams::apply(&self.shared.manager)
                 };

@@ -1,4 +1,4 @@
-//! What a session reports of its cluster.
+//! The reports of a session about its cluster.
 
 use std::time::Duration;
 

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
 
-use super::messages::{Connecting, MemberSpec, Outcome, Shared};
+use super::messages::{Connecting, MemberOutcome, MemberSpec, Shared};
 use super::refused_tests::{A, data, token};
 use super::session::Session;
 use super::statuses::dated;
@@ -60,7 +60,7 @@ fn session() -> (Session, MemberSpec, watch::Sender<MemberSpec>) {
         may_write: true,
         ignores_secret: false,
         revision: revision_of_test(0),
-        outcome: Outcome::Open,
+        outcome: MemberOutcome::Open,
     };
     let (sender, specs) = watch::channel(spec.clone());
     let shared = Shared {
@@ -283,7 +283,7 @@ async fn a_new_object_gets_the_status_that_an_earlier_one_had() {
     assert!(newest(&session).is_some());
 }
 
-/// An image that can't be pulled is no cluster's turn after the other: the rollout halts.
+/// An image that can't be pulled must not block one cluster after the other: the rollout halts.
 #[tokio::test(start_paused = true)]
 async fn an_installation_that_never_runs_has_failed_after_a_while() {
     let api = FakeApi::default();
@@ -302,7 +302,7 @@ async fn an_installation_that_never_runs_has_failed_after_a_while() {
     assert!(api.written().contains(&secret_of_member()));
 }
 
-/// While no hub ran, another client has deleted the object, so that nobody knows which revision the cluster has.
+/// While no hub ran, another client has deleted the object, so the cluster's revision is unknown.
 #[tokio::test(start_paused = true)]
 async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
     let api = FakeApi::default();

@@ -15,7 +15,7 @@ use crate::remote::bounds::Bounds;
 
 /// Maximum number of sessions of a namespace that connect at the same time: after a start there may be a thousand to connect.
 const CONNECTING: usize = 16;
-/// The same of all namespaces.
+/// The same limit for all namespaces together.
 const CONNECTING_TOGETHER: usize = 64;
 
 impl Session {

@@ -78,15 +78,15 @@ pub(super) struct KubeconfigSecret {
     pub(super) kubeconfig: Kubeconfig,
 }
 
-/// What the hub keeps of a kubeconfig.
+/// The part of a kubeconfig that the hub keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kubeconfig {
     /// There is none, or the cluster belongs to another shard.
     None,
     Found(Arc<Data>),
-    /// It has this many bytes, more than [`MAX_KUBECONFIG`].
+    /// Its size in bytes, which exceeds [`MAX_KUBECONFIG`].
     TooLarge(usize),
-    /// Those of the namespace exceed what the hub keeps.
+    /// The kubeconfigs of the namespace exceed the limit of the hub.
     LeftOut,
 }
 
@@ -141,7 +141,7 @@ impl RevisionSecret {
             && (self.id.key.1 == name || self.revision.number == 0)
     }
 
-    /// Its content is unknown from now on.
+    /// Makes its content unknown.
     pub(super) fn forget_content(&mut self) {
         let unknown = rollout::Revision::new(self.revision.number, rollout::RevisionId::UNKNOWN);
         self.revision = Revision::new(unknown, Arc::new(Data(None)), None);
@@ -301,7 +301,7 @@ macro_rules! versioned {
         }
     )*};
 }
-// The same content in a list, and in what was known before, is kept once.
+// Content that is in a list and was known before is stored once.
 versioned!(
     ClusterObject: |_, _| {},
     KubeconfigSecret: |it, known| {

@@ -23,7 +23,7 @@ pub(super) struct Writer {
 }
 
 /// The result of writing a revision.
-pub(super) enum Written {
+pub(super) enum WrittenRevision {
     Revision(Box<Secret>),
     /// A Secret of another client has the name of this number.
     Taken(i64),
@@ -109,20 +109,20 @@ impl Writer {
         fleet: &FleetPullSecret,
         revision: &Revision,
         is_new: bool,
-    ) -> Result<Written, ApplyError> {
+    ) -> Result<WrittenRevision, ApplyError> {
         let secret = revision.encode(fleet);
         if is_new {
             match self.create(fleet, &secret).await {
                 Err(error) if error.is_taken() => {
                     if !self.owns(fleet, &secret.name_any()).await? {
-                        return Ok(Written::Taken(revision.number));
+                        return Ok(WrittenRevision::Taken(revision.number));
                     }
                 }
-                done => return done.map(|it| Written::Revision(Box::new(it))),
+                done => return done.map(|it| WrittenRevision::Revision(Box::new(it))),
             }
         }
         let written = self.replace(fleet, &secret).await?;
-        Ok(Written::Revision(Box::new(written)))
+        Ok(WrittenRevision::Revision(Box::new(written)))
     }
 
     async fn create(&self, fleet: &FleetPullSecret, secret: &Secret) -> Result<Secret, ApplyError> {

@@ -27,7 +27,7 @@ const DURATIONS: (Duration, Duration) = (LEASE_DURATION, Duration::from_mins(1))
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LeaseState {
     holder: Option<String>,
-    /// Its `resourceVersion`; `None`: there is no Lease.
+    /// The Lease's `resourceVersion`; `None` if it does not exist.
     version: Option<String>,
     transitions: i32,
     /// Duration that the holder wrote, within [`DURATIONS`].
@@ -190,7 +190,7 @@ impl Election {
                             listed = true;
                             state.get_or_insert_with(|| LeaseState::gone(None, now));
                         }
-                        // What is known stays: it is compared with the API server's by each step.
+                        // The known state stays, because each step compares it with the API server's.
                         Update::Event(Event::Init) | Update::Stale | Update::Failed(_) => {}
                     }
                 }

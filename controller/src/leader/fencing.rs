@@ -244,7 +244,7 @@ mod tests {
         token.settled().await;
     }
 
-    /// As after a freeze: the call could continue, but must not.
+    /// For example after a freeze: the call could continue, but must not.
     #[tokio::test(flavor = "current_thread")]
     async fn a_write_that_could_continue_after_the_end_does_not() {
         let token = FencingToken::default();

@@ -21,7 +21,7 @@ const CHECK_RECORD: u32 = 10;
 /// Why a controller stops leading.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// Another controller holds it, or nobody.
+    /// Another controller holds the Lease, or none does.
     Lease,
     /// Etcd was restored from a backup: every object may be older or absent.
     Objects,
@@ -143,8 +143,8 @@ impl<'a> LeaseGuard<'a> {
     }
 }
 
-/// Its `resourceVersion`. Each renewal increases it. A lower one comes from a backup, like every other object then: watches would
-/// wait for later versions, and caches have objects that no longer exist.
+/// The Lease's `resourceVersion`, which each renewal increases. A lower one comes from a backup, and so do all other
+/// objects then: watches would wait for later versions, and caches have objects that no longer exist.
 fn version(lease: &Lease) -> Option<u64> {
     lease.metadata.resource_version.as_ref()?.parse().ok()
 }

@@ -5,4 +5,5 @@ pub(crate) mod fencing;
 pub(crate) mod leads;
 mod lease;
 pub(crate) mod lease_guard;
+pub(crate) mod reconciling;
 pub(crate) mod terms;

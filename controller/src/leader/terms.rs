@@ -24,7 +24,7 @@ pub(crate) struct Terms<'a> {
     pub(crate) metrics: &'a Arc<Metrics>,
     /// Name of the Lease.
     pub(crate) lease: &'a str,
-    /// Name of the `ServiceAccount` that names the Lease's holder to the admission policy; `None`: there is no policy.
+    /// Name of the `ServiceAccount` that names the Lease's holder to the admission policy; `None` if there is no policy.
     pub(crate) record: Option<&'static str>,
     /// Holder identity of this process.
     pub(crate) me: &'a str,

@@ -1,7 +1,5 @@
 //! Writes Secrets and references into other namespaces.
 
-use std::collections::BTreeMap;
-
 use globalps_core::decode::{Item, Owned};
 use globalps_core::names::{
     CONTENT_ANNOTATION, CONTROLLER, CONTROLLER_MANAGER, DATA_KEY, IMAGE_PULL_SECRET_LABEL,
@@ -9,15 +7,17 @@ use globalps_core::names::{
 };
 use globalps_core::reasons::Reason;
 use globalps_core::references::Change;
+use globalps_planner::targets::Id;
 use globalps_planner::targets::account::{AccountFields, AccountView};
 use globalps_planner::targets::proof::Proof;
+use globalps_planner::targets::write::NamespaceContent;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ObjectMeta, Patch, PatchParams,
     Preconditions,
 };
+use kube::{Api, ResourceExt as _};
 
 use super::apply::{Applier, ApplyError, readable, within};
 use super::recreate::write_or_recreate;
@@ -69,42 +69,51 @@ impl ApplyError {
     }
 }
 
-/// The values of a Secret with this content, and the proof that the controller wrote it.
-pub(super) fn data(content: &ByteString, proof: Proof) -> BTreeMap<String, ByteString> {
-    let values = [(DATA_KEY, content.clone()), (PROOF_KEY, proof.value())];
-    values.map(|(key, value)| (key.to_owned(), value)).into()
-}
-
 impl Applier {
-    /// Writes the Secret of a namespace. `identity`: identifies the content. `version`: of the one to replace, which no other client
-    /// may have written since; `None`: there is none, and none of another client is overwritten.
-    pub(crate) async fn pull_secret(
+    /// A Secret with these credentials, this label, and the proof that the controller wrote it.
+    pub(super) fn with_proof(
         &self,
-        namespace: &str,
         name: &str,
-        content: Vec<u8>,
+        label: &str,
+        credentials: &ByteString,
         proof: Proof,
-        identity: &str,
-        mut version: Option<u64>,
-    ) -> Result<Secret, ApplyError> {
-        let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    ) -> Secret {
         let labels = [
-            text(IMAGE_PULL_SECRET_LABEL, "true"),
-            text("app.kubernetes.io/managed-by", CONTROLLER),
+            (label, "true"),
+            ("app.kubernetes.io/managed-by", CONTROLLER),
         ];
-        let secret = Secret {
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let values = [(DATA_KEY, credentials.clone()), (PROOF_KEY, proof.value())];
+        let values = values.map(|(key, value)| (key.to_owned(), value));
+        Secret {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
-                labels: Some(BTreeMap::from(labels)),
-                annotations: Some([text(CONTENT_ANNOTATION, identity), self.leader()].into()),
+                labels: Some(labels.into()),
+                annotations: Some([self.leader()].into()),
                 ..ObjectMeta::default()
             },
             type_: Some(SECRET_TYPE.to_owned()),
-            data: Some(data(&ByteString(content), proof)),
+            data: Some(values.into()),
             ..Secret::default()
-        };
+        }
+    }
+
+    /// Writes the Secret of a namespace, in place of the version in `of`, which no other client may have written since. Without one,
+    /// none of another client is overwritten.
+    pub(crate) async fn pull_secret(
+        &self,
+        (namespace, name): &Id,
+        credentials: Vec<u8>,
+        proof: Proof,
+        of: &NamespaceContent,
+    ) -> Result<Secret, ApplyError> {
+        let credentials = ByteString(credentials);
+        let mut secret = self.with_proof(name, IMAGE_PULL_SECRET_LABEL, &credentials, proof);
+        let identity = (CONTENT_ANNOTATION.to_owned(), of.identity.clone());
+        secret.annotations_mut().extend([identity]);
         let api: Api<Owned<Secret>> = self.in_namespace(namespace);
         let title = format!("{namespace}/{name}");
+        let mut version = of.version;
         let write = || {
             // An immutable one is deleted before the second write.
             let version = version.take();
@@ -128,15 +137,24 @@ impl Applier {
     /// finalizers.
     pub(crate) async fn delete_pull_secret(
         &self,
-        namespace: &str,
-        name: &str,
+        id: &Id,
         version: u64,
+    ) -> Result<Option<Secret>, ApplyError> {
+        self.delete_version(id, Some(version.to_string()), None)
+            .await
+    }
+
+    pub(super) async fn delete_version(
+        &self,
+        (namespace, name): &Id,
+        resource_version: Option<String>,
+        uid: Option<String>,
     ) -> Result<Option<Secret>, ApplyError> {
         let api: Api<Owned<Secret>> = self.in_namespace(namespace);
         let params = DeleteParams {
             preconditions: Some(Preconditions {
-                resource_version: Some(version.to_string()),
-                uid: None,
+                resource_version,
+                uid,
             }),
             ..DeleteParams::background()
         };
@@ -203,6 +221,10 @@ mod tests {
     use super::*;
     use crate::objects::agents::Leftover;
 
+    fn id(namespace: &str) -> Id {
+        (namespace.to_owned(), "s".to_owned())
+    }
+
     #[tokio::test]
     async fn a_secret_that_finalizers_keep_is_not_gone() {
         let api = FakeApi::default();
@@ -212,7 +234,7 @@ mod tests {
                 "metadata": {"name": "s", "namespace": "a", "resourceVersion": "5", "finalizers": finalizers}});
             api.put(path, &object);
             let applier = Applier::new(api.client(), "kube-system", "i", "me", None);
-            let left = applier.delete_pull_secret("a", "s", 5).await.unwrap();
+            let left = applier.delete_pull_secret(&id("a"), 5).await.unwrap();
             let left = left.map(|left| left.metadata.finalizers.unwrap_or_default().join(" "));
             assert_eq!(left, is_left.then(|| "x.io/y".to_owned()));
         }
@@ -233,12 +255,11 @@ mod tests {
             let applier = Applier::new(api.client(), "kube-system", "i", "me", None);
             let refusal = Fault::Answer(404, message);
             api.fail(&format!("DELETE {path}"), refusal);
-            let copy = applier.delete_pull_secret("kube-system", "s", 5).await;
+            let copy = applier.delete_pull_secret(&id("kube-system"), 5).await;
             let own = applier.remove(Leftover::Secret("s".to_owned())).await;
             api.fail(path, refusal);
-            let of_operator = applier
-                .delete_operator_secret("kube-system", "s", proof)
-                .await;
+            let id = id("kube-system");
+            let of_operator = applier.delete_operator_secret(&id, proof).await;
             let found = [copy.is_ok(), own.is_ok(), of_operator.is_ok()];
             assert_eq!(found, [is_gone; 3], "{message}");
         }

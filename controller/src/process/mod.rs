@@ -24,7 +24,7 @@ pub(crate) struct ProcessArgs {
     log_format: LogFormat,
 }
 
-/// What every program has from its start.
+/// What every program creates at its start.
 pub(crate) struct Process {
     pub(crate) client: Client,
     pub(crate) health: Arc<Health>,

@@ -41,7 +41,8 @@ struct NoRoom;
 #[error("the response did not end within {} s: timed out", TIMEOUT.as_secs())]
 struct TooSlow;
 
-/// What the clients of a namespace have together: the hub connects to thousands of clusters, all of which may be of one attacker.
+/// The memory that the clients of a namespace share: the hub connects to thousands of clusters, all of which may belong
+/// to one attacker.
 #[derive(Default)]
 pub(crate) struct Room {
     held: AtomicUsize,
@@ -102,7 +103,7 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
-    type Response = Response<Bounded<B>>;
+    type Response = Response<BoundedBody<B>>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -121,25 +122,25 @@ where
         let call = self.inner.call(request);
         Box::pin(async move {
             let response = call.await.map_err(Into::into)?;
-            Ok(response.map(|body| Bounded::new(body, (limiter, room), is_watch)))
+            Ok(response.map(|body| BoundedBody::new(body, (limiter, room), is_watch)))
         })
     }
 }
 
 /// A body that ends with an error if it exceeds a limit.
-pub(crate) struct Bounded<B> {
+pub(crate) struct BoundedBody<B> {
     inner: bounds::Bounded<B>,
     /// `None`: the body of a watch.
     end: Option<Pin<Box<Sleep>>>,
     limiter: RateLimiter,
     room: Arc<Room>,
-    /// What it holds of the room.
+    /// How much of the room it holds.
     held: usize,
     /// Delay before the next read.
     pause: Option<Pin<Box<Sleep>>>,
 }
 
-impl<B> Bounded<B> {
+impl<B> BoundedBody<B> {
     fn new(inner: B, (limiter, room): (RateLimiter, Arc<Room>), is_watch: bool) -> Self {
         Self {
             inner: bounds::Bounded::new(inner, MAX_SIZE, is_watch),
@@ -170,13 +171,13 @@ impl<B> Bounded<B> {
     }
 }
 
-impl<B> Drop for Bounded<B> {
+impl<B> Drop for BoundedBody<B> {
     fn drop(&mut self) {
         self.hold(0);
     }
 }
 
-impl<B> HttpBody for Bounded<B>
+impl<B> HttpBody for BoundedBody<B>
 where
     B: HttpBody<Data = Bytes> + Unpin,
     B::Error: Into<BoxError>,
@@ -222,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// The same part, this many times. Then the body never ends.
+    /// The same part, this many times; then the body stays open.
     struct Parts(Bytes, usize);
 
     impl HttpBody for Parts {
@@ -247,7 +248,7 @@ mod tests {
     }
 
     /// Bytes until the error, and the error.
-    async fn read(mut body: Bounded<Parts>) -> (usize, String) {
+    async fn read(mut body: BoundedBody<Parts>) -> (usize, String) {
         let mut bytes = 0;
         loop {
             let frame = poll_fn(|context| Pin::new(&mut body).poll_frame(context));
@@ -265,7 +266,7 @@ mod tests {
             ("a response of empty lines", b'\n', false),
             ("an event", b'x', true),
         ] {
-            let body = Bounded::new(parts(byte, usize::MAX), Default::default(), is_watch);
+            let body = BoundedBody::new(parts(byte, usize::MAX), Default::default(), is_watch);
             let (bytes, error) = read(body).await;
             assert_eq!(
                 (bytes, error.as_str()),
@@ -280,7 +281,7 @@ mod tests {
         let room = Arc::<Room>::default();
         let body = |room: &Arc<Room>, size| {
             let part = Parts(vec![b'x'; size].into(), 1);
-            Bounded::new(part, (RateLimiter::default(), Arc::clone(room)), true)
+            BoundedBody::new(part, (RateLimiter::default(), Arc::clone(room)), true)
         };
         let mut held = Vec::new();
         let mut end = String::new();
@@ -306,12 +307,12 @@ mod tests {
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn a_stalled_response_times_out_and_a_watch_does_not() {
         let parts = Parts(Bytes::from_static(b"x"), 7);
-        let (bytes, error) = read(Bounded::new(parts, Default::default(), false)).await;
+        let (bytes, error) = read(BoundedBody::new(parts, Default::default(), false)).await;
         assert_eq!(bytes, 7);
         assert!(error.contains("within 30 s"), "{error}");
         // All events together exceed the limit of one.
         let events = Parts(Bytes::from_static(b"{\"type\": \"BOOKMARK\"}\n"), MAX_SIZE);
-        let watch = read(Bounded::new(events, Default::default(), true));
+        let watch = read(BoundedBody::new(events, Default::default(), true));
         let continues = tokio::time::timeout(Duration::from_mins(5), watch).await;
         assert!(continues.is_err(), "{continues:?}");
     }
@@ -334,7 +335,7 @@ mod tests {
         assert_eq!(limiter.after(REQUEST, RATE), later(19), "64 a second");
         // 6 MiB at 0.5 MiB a second, with a burst of 1 MiB.
         let begun = Instant::now();
-        let mut rest = Bounded::new(parts(b'\n', 96), Default::default(), true);
+        let mut rest = BoundedBody::new(parts(b'\n', 96), Default::default(), true);
         for _ in 0..96 {
             let frame = poll_fn(|context| Pin::new(&mut rest).poll_frame(context)).await;
             assert!(frame.unwrap().is_ok());

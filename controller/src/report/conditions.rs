@@ -6,7 +6,7 @@ use globalps_core::reasons::Reason;
 use globalps_core::rollout::{self, Goal, Member};
 use globalps_core::state::{NO_NODE_SELECTED, NODES_NOT_SERVED, sources_removed};
 use globalps_planner::content::source::Verdict;
-use globalps_planner::namespaces::summary::NamespacesReport;
+use globalps_planner::namespaces::report::NamespacesReport;
 use globalps_planner::nodes::absence::Absence;
 use globalps_planner::nodes::input::Snapshot;
 use globalps_planner::nodes::plan::{Aim, Hold, Plan};
@@ -15,7 +15,7 @@ use globalps_planner::nodes::provider_paths::{Deviation, reports_provider};
 use super::counts::{
     NodeCounts, failures, not_restored, restoring, revision as revision_of, rolling_out,
 };
-use super::namespaces::namespaces_synced;
+use super::deliveries::namespaces_synced;
 use super::sources::first_bad;
 use super::statement::{
     MAY_NOT_READ, NAMED, Statement, WAITS_FOR_PODS, first, list, sentences, statement,

@@ -10,7 +10,7 @@ use super::statement::first;
 
 /// The nodes by state, and the names of those that need attention.
 pub(crate) struct NodeCounts {
-    /// For the status.
+    /// The counts in the status.
     pub(crate) status: Counts,
     /// Nodes on which the change failed, or whose file has a foreign owner.
     pub(crate) failed: Vec<String>,

@@ -92,13 +92,13 @@ impl EventRecorder {
         self.write(vec![(Reason::DriftCorrected, note)]);
     }
 
-    /// The configuration can't be created, so there is no status to report that.
+    /// The configuration can't be created, so no status can report that.
     pub(crate) fn record_config_refused(&self, errors: &[String]) {
         self.write(vec![(Reason::ReconcileFailed, errors.join("; "))]);
     }
 
-    /// Without a `GlobalPullSecret` there is no status to report this in.
-    /// `is_served`: its kind exists. `is_remembered`: the controller knows the last one.
+    /// Without a `GlobalPullSecret`, no status can report this. `is_served`: whether its kind exists. `is_remembered`:
+    /// whether the controller knows the last one.
     pub(crate) fn record_config_missing(&self, is_served: bool, is_remembered: bool) {
         let next = if is_remembered {
             RESTORE_CONFIGURATION
@@ -128,7 +128,7 @@ impl EventRecorder {
             .all(|object| self.unreadable.contains(object))
     }
 
-    /// One event for each object that can't be decoded, once for each field.
+    /// One event for each object that can't be decoded, once per field.
     pub(crate) fn record_unreadable(&mut self, objects: &[String]) {
         let known = std::mem::take(&mut self.unreadable);
         let new = objects.iter().filter(|object| !known.contains(*object));
@@ -268,7 +268,7 @@ fn changes(
         let Some((status, reason, message)) = find(after, type_) else {
             continue;
         };
-        // Compares status and reason only, so a new message alone is no event.
+        // Compares only status and reason, so that a new message alone causes no event.
         let known = before.and_then(|before| find(before, type_));
         if known.is_some_and(|known| (&known.0, &known.1) == (&status, &reason)) {
             continue;
@@ -288,7 +288,7 @@ fn changes(
     {
         events.push((Reason::RolloutHalted, message));
     }
-    // Not for each message: it may differ with each retry.
+    // Not for each message, which may differ with each retry.
     let fails =
         |status| find(status, condition::DEGRADED).filter(|it| it.1 == Reason::ReconcileFailed);
     if let (None, Some((_, _, message))) = (before.and_then(fails), fails(after)) {
@@ -319,8 +319,8 @@ fn changes(
     events
 }
 
-/// One per stage: the previous condition shows which one is known, also to a new leader. Each condition is its status, reason and
-/// message.
+/// One event per stage: the previous condition shows which one is known, also to a new leader. Each condition is its
+/// status, reason and message.
 fn expiry(
     before: Option<(String, String, String)>,
     after: Option<(String, String, String)>,
@@ -339,7 +339,7 @@ fn expiry(
     }
 }
 
-/// One note for each pair of Secrets in conflict.
+/// One note for each pair of conflicting Secrets.
 fn conflicts(conflicts: &[ConflictStatus]) -> Vec<Note> {
     let mut registries: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
     for conflict in conflicts {

@@ -8,14 +8,14 @@ use globalps_planner::content::expiry::Expiries;
 use globalps_planner::nodes::input::{NodeView, Snapshot};
 use jiff::Timestamp;
 
-use crate::telemetry::metrics::{CONDITIONS, Delivered, Fleet, PHASES};
+use crate::telemetry::metrics::{CONDITIONS, Delivered, FleetGauges, PHASES};
 
 pub(crate) fn figures(
     snapshot: &Snapshot,
     status: &GlobalPullSecretStatus,
     expiries: &Expiries,
-) -> Fleet {
-    Fleet {
+) -> FleetGauges {
+    FleetGauges {
         revision: status.revision,
         nodes: nodes_by_phase(snapshot, status.rolled_out()),
         conditions: CONDITIONS.map(|type_| {

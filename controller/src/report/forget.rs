@@ -1,4 +1,4 @@
-//! What is forgotten of earlier content, and who still has it. Pure.
+//! Which earlier content is forgotten, and where it still exists. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use globalps_planner::nodes::input::Snapshot;
 
 use super::statement::{NAMED, Statement, list, statement};
 
-/// `None`: nobody asks for it.
+/// `None` if there is no request.
 pub(super) fn old_forgotten(
     snapshot: &Snapshot,
     forget: Forget,

@@ -2,12 +2,11 @@
 
 mod conditions;
 mod counts;
+mod deliveries;
 pub(crate) mod events;
 mod expiry;
 pub(crate) mod figures;
 mod forget;
-mod namespaces;
-mod operators;
 mod sources;
 pub(crate) mod statement;
 mod syncers;
@@ -17,22 +16,21 @@ use globalps_core::api::{
     ConflictStatus, Counts, GlobalPullSecretStatus, STATUS_CONFLICTS, condition,
 };
 use globalps_core::reasons::Reason;
-use globalps_core::rollout::Goal;
+use globalps_core::rollout::{Goal, Ledger};
 use globalps_planner::content::expiry::Expiries;
-use globalps_planner::namespaces::summary::NamespacesReport;
+use globalps_planner::namespaces::report::NamespacesReport;
 use globalps_planner::nodes::input::Snapshot;
 use globalps_planner::nodes::members::{Target, members};
 use globalps_planner::nodes::plan::{Aim, Hold, Plan};
 use globalps_planner::nodes::state::node_states;
-use globalps_planner::operators::summary::OperatorsReport;
+use globalps_planner::operators::report::OperatorsReport;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use conditions::{additional_valid, degraded, hold, original_valid, progressing, ready};
 use counts::{count, revision};
+use deliveries::{namespaces_status, namespaces_synced, operators_status, operators_synced};
 use expiry::credentials_expiring;
 use forget::old_forgotten;
-use namespaces::{namespaces_status, namespaces_synced};
-use operators::{operators_status, operators_synced};
 use sources::{source_statuses, sources_valid};
 use statement::{REGISTRY_LIMIT, dated, shortened, statement, with_refused};
 use syncers::{nodes_without_syncer, syncers_healthy};
@@ -67,8 +65,10 @@ pub(crate) fn report(
             .as_ref()
             .map_or(0, |g| g.provider_since);
         let target = Target {
-            goal,
-            canary_passed: plan.canary_passed,
+            ledger: Ledger {
+                canary_passed: plan.canary_passed,
+                ..Ledger::new(goal)
+            },
             provider_since: since,
         };
         members(&node_states(snapshot), target)

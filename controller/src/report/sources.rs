@@ -13,7 +13,7 @@ use super::statement::{
     statement,
 };
 
-/// `None`: there are no sources.
+/// `None` if there are no sources.
 pub(super) fn sources_valid(sources: &[ResolvedSource]) -> Option<Statement> {
     let new =
         |status, reason, message| statement(condition::SOURCES_VALID, status, reason, message);

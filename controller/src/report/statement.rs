@@ -111,8 +111,8 @@ pub(crate) fn first(mut sentences: impl ExactSizeIterator<Item = String>, most: 
     first.join("; ")
 }
 
-/// Status, reason and message of `Progressing` while nobody can be the canary. `stuck`: those that may be one. `nobody`: that there
-/// is none, which only a person changes.
+/// Status, reason and message of `Progressing` while no member can be the canary. `stuck`: the members that may be one.
+/// `nobody`: the message if there are none, which only a user can change.
 pub(crate) fn waits_for_canary(stuck: &[&Member], nobody: &str) -> (&'static str, Reason, String) {
     if stuck.is_empty() {
         return ("False", Reason::NoCanary, nobody.to_owned());

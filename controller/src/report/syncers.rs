@@ -11,8 +11,8 @@ use globalps_planner::nodes::unsupported::Unsupported;
 use super::statement::NAMED;
 use super::statement::{Statement, first, list, statement};
 
-/// Nodes without a syncer: those that lag behind because of that, then those that nobody waits for, the known virtual ones last. At
-/// most as many as fit into the status, and how many are unsupported in all.
+/// Nodes without a syncer: those that lag behind because of that, then those that nothing waits for, the known virtual
+/// ones last. At most as many as fit into the status, and the total number of unsupported ones.
 pub(super) fn nodes_without_syncer(
     snapshot: &Snapshot,
     members: &[Member],
@@ -116,7 +116,7 @@ fn counted(number: usize, one: &str, more: &str) -> String {
     format!("{number} {what}")
 }
 
-/// The nodes that nobody waits for; empty: there are none.
+/// The nodes that nothing waits for; empty if there are none.
 fn unsupported(snapshot: &Snapshot) -> String {
     let found: Vec<_> = snapshot.unsupported_nodes().collect();
     if found.is_empty() {
@@ -132,7 +132,7 @@ fn unsupported(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
-    use globalps_core::rollout::Goal;
+    use globalps_core::rollout::{Goal, Ledger};
     use globalps_core::virtual_nodes::VirtualMark;
     use globalps_planner::content::secret::revision_of_test;
     use globalps_planner::content::source::Source;
@@ -202,8 +202,10 @@ mod tests {
         );
         let goal = Goal::Revision(revision_of_test(5));
         let target = Target {
-            goal,
-            canary_passed: true,
+            ledger: Ledger {
+                canary_passed: true,
+                ..Ledger::new(goal)
+            },
             provider_since: 0,
         };
         let members = members(&node_states(&snapshot), target);

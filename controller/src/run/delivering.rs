@@ -1,227 +1,335 @@
-//! Writes into namespaces concurrently. A failed write does not block others.
+//! The writes of deliveries into namespaces and to operators, concurrently. A failed write does not block others.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
-use globalps_core::names::ATTACHED_ANNOTATION;
-use globalps_core::namespaces::config_of;
-use globalps_core::rollout::Revision;
+use futures::stream::FuturesUnordered;
+use globalps_core::names::{ATTACHED_ANNOTATION, OPERATOR_SECRETS_ANNOTATION};
+use globalps_core::reasons::Reason;
 use globalps_core::state::ProofKey;
-use globalps_planner::namespaces::clock::SecretClock;
-use globalps_planner::namespaces::digest::Digests;
 use globalps_planner::namespaces::input::Delivery;
-use globalps_planner::namespaces::ownership::Ownership;
-use globalps_planner::namespaces::plan::Write;
-use globalps_planner::namespaces::summary::NamespacesReport;
 use globalps_planner::namespaces::views::PullSecretView;
+use globalps_planner::operators::input::Known;
+use globalps_planner::operators::views::CatalogSecret;
+use globalps_planner::refused::title;
 use globalps_planner::targets::account::AccountView;
 use globalps_planner::targets::memory::Memory;
 use globalps_planner::targets::proof::Proof;
+use globalps_planner::targets::write::{Content, Write};
+use globalps_planner::targets::{Id, ReasonAndMessage};
 use globalps_runtime::backoff::random;
-use tokio::time::Instant;
+use jiff::SignedDuration;
+use tokio::time::{Instant, timeout_at};
 
 use super::clock::steady;
-use super::pending::{Pending, Writes};
-use crate::cache::PullSecrets;
+use crate::cache::{Kept, OperatorObjects, PullSecrets};
 use crate::objects::apply::{Applier, ApplyError};
+use crate::objects::namespaced::Refusal;
 
-/// What this leader knows of namespaces beyond the cache.
-#[derive(Default)]
-pub(super) struct Delivering {
-    /// Results of the last reconcile; `None`: namespaces get nothing and have nothing.
-    pub(super) report: Option<NamespacesReport>,
-    /// The newest revision that has reached every namespace that can get it.
-    pub(super) everywhere: Option<Revision>,
-    pub(super) memory: Memory,
-    pub(super) clock: SecretClock,
-    pub(super) ownership: Ownership,
-    pub(super) digests: Digests,
-    pub(super) pending: Pending<Done>,
-    /// Time of the last lookup of the admission policy, the spec's generation then, and whether the policy is in force.
-    pub(super) policy: Option<(Instant, i64, bool)>,
-    /// When the Secrets and service accounts were last listed from the beginning.
-    pub(super) listed: Option<Instant>,
-    /// Since when it is not known what the namespaces have.
-    pub(super) unknown_since: Option<Instant>,
-}
+/// Maximum number of writes in flight; each uses a connection.
+const CONCURRENT: usize = 64;
+/// The writes of one reconcile start within this time, so that events do not wait for long.
+const PER_RECONCILE: Duration = Duration::from_secs(1);
+/// A reconcile waits this long for responses after its last write started.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// A request without a response has ended by then.
+const GIVEN_UP: SignedDuration = SignedDuration::from_secs(20);
 
-/// The result of a write.
-pub(super) enum Written {
+/// An object as it is stored after a write.
+pub(super) enum Stored {
     Secret(PullSecretView),
     Account(AccountView),
-    Deleted,
-    /// Its finalizers keep the Secret.
-    BeingDeleted(PullSecretView),
-    /// Nothing: the service account no longer exists.
-    Gone,
 }
 
-/// A finished write: the key of its object in the memory, what it wrote, and the result.
-pub(super) type Done = (String, String, Result<Written, ApplyError>);
+/// A finished write. `None`: the object is gone, or is never read.
+pub(super) type Done = (Write, Result<Option<Stored>, ApplyError>);
 
-pub(super) struct NamespaceWrites<'a> {
-    pub(super) applier: &'a Arc<Applier>,
-    pub(super) memory: &'a mut Memory,
-    pub(super) watched: &'a mut PullSecrets,
-    /// Name of the Secret in each namespace.
-    pub(super) name: &'a str,
-    pub(super) delivery: Option<&'a Delivery<'a>>,
-    /// As stored.
-    pub(super) key: Option<ProofKey>,
-    pub(super) waiting: std::vec::IntoIter<Write>,
-    pub(super) rendered: HashMap<(bool, Vec<usize>), Vec<u8>>,
+/// Where the results of a delivery's writes are kept.
+pub(super) enum Objects<'a> {
+    Namespaces(&'a mut PullSecrets),
+    Operators(&'a mut OperatorObjects),
 }
 
-impl NamespaceWrites<'_> {
-    /// The content of the Secret to write, with the proof that the controller wrote it.
-    fn content(&mut self, write: &Write) -> Option<(Vec<u8>, Proof)> {
-        let Write::Apply {
-            namespace,
-            parts,
-            is_stable,
-            ..
-        } = write
-        else {
+impl Objects<'_> {
+    /// The service accounts, and the annotation with the references that the delivery added.
+    fn accounts(&mut self) -> (&mut Kept<AccountView>, &'static str) {
+        match self {
+            Self::Namespaces(objects) => (&mut objects.accounts, ATTACHED_ANNOTATION),
+            Self::Operators(objects) => (&mut objects.accounts, OPERATOR_SECRETS_ANNOTATION),
+        }
+    }
+
+    /// The credentials of the Secret to write. `rendered`: those for namespaces, by their identity.
+    fn credentials(
+        &self,
+        write: &Write,
+        delivery: Option<&Delivery>,
+        rendered: &mut HashMap<String, Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        let Write::Secret { content, .. } = write else {
             return None;
         };
-        let (delivery, key) = self.delivery.zip(self.key)?;
-        let content = self.rendered.entry((*is_stable, parts.clone()));
-        let content = content.or_insert_with(|| render(delivery, parts, *is_stable));
-        Some((content.clone(), Proof::new(&key, namespace, self.name)))
-    }
-}
-
-impl Writes for NamespaceWrites<'_> {
-    type Done = Done;
-
-    fn begin(&mut self) -> Option<(String, BoxFuture<'static, Done>)> {
-        let write = self.waiting.next()?;
-        let (key, what) = key_of(&write);
-        if is_restore(&write) {
-            self.memory.restored(&key, steady());
-        }
-        let content = self.content(&write);
-        let secret = self.watched.secrets.get(&key);
-        let version = secret.map(|secret| secret.version);
-        let account = match &write {
-            Write::Account { key, .. } => self.watched.accounts.get(key).cloned(),
-            _ => None,
-        };
-        let (applier, name) = (Arc::clone(self.applier), self.name.to_owned());
-        let of = key.clone();
-        let call = async move {
-            let done = perform(&applier, &write, &name, content, version, account).await;
-            (of, what, done)
-        };
-        Some((key, Box::pin(call)))
-    }
-
-    fn done(&mut self, done: Done) {
-        settle(self.memory, self.watched, done);
-    }
-
-    fn memory(&mut self) -> &mut Memory {
-        self.memory
-    }
-}
-
-/// Records the result of a write.
-pub(super) fn settle(memory: &mut Memory, watched: &mut PullSecrets, (key, what, done): Done) {
-    match done {
-        Ok(Written::Secret(secret)) => {
-            memory.wrote(&key, &what);
-            watched.secrets.put(secret);
-        }
-        Ok(Written::Account(account)) => {
-            if account.is_attached() {
-                memory.wrote(&key, &what);
-            } else {
-                memory.removed(&key);
+        match (content, self) {
+            (Content::Copy(of), Self::Operators(objects)) => {
+                objects.secrets.get(&of.source).map(CatalogSecret::content)
             }
-            watched.accounts.put(account);
-        }
-        Ok(Written::Deleted) => {
-            memory.removed(&key);
-            watched.secrets.live.remove(&key);
-        }
-        Ok(Written::BeingDeleted(secret)) => {
-            memory.removed(&key);
-            watched.secrets.put(secret);
-        }
-        Ok(Written::Gone) => memory.removed(&key),
-        Err(error) => {
-            let reason = error.refusal().reason();
-            tracing::warn!(%error, reason = reason.as_str(), "could not write into a namespace");
-            memory.failed(&key, reason, error.to_string(), steady(), random());
+            (Content::Namespace(of), Self::Namespaces(_)) => {
+                let delivery = delivery?;
+                let rendered = rendered.entry(of.identity.clone());
+                Some(rendered.or_insert_with(|| delivery.render(of)).clone())
+            }
+            _ => None,
         }
     }
 }
 
-fn render(delivery: &Delivery, parts: &[usize], is_stable: bool) -> Vec<u8> {
-    let content = match delivery.stable.filter(|_| is_stable) {
-        Some(stable) => stable.content,
-        None => delivery.parts.content,
-    };
-    config_of(content, parts).render()
+/// Executes the writes of one delivery. A write without a response delays no other; it is awaited in the background.
+#[derive(Default)]
+pub(super) struct Executor {
+    pub(super) memory: Memory,
+    /// Writes in flight, including those of earlier reconciles.
+    pub(super) pending: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
-/// The key of the write's object in the memory, and what it writes.
-fn key_of(write: &Write) -> (String, String) {
-    match write {
-        Write::Apply {
-            namespace,
-            identity,
-            ..
-        } => (namespace.clone(), identity.clone()),
-        Write::Delete { namespace } => (namespace.clone(), String::new()),
-        Write::Account { key, .. } => (key.clone(), String::new()),
+impl Executor {
+    /// Starts as many writes as possible within [`PER_RECONCILE`]. A write without a response in time counts as failed until there is
+    /// one. `proof_key`: as stored. `delivery`: what namespaces get.
+    pub(super) async fn execute(
+        &mut self,
+        writes: Vec<Write>,
+        applier: &Arc<Applier>,
+        mut objects: Objects<'_>,
+        proof_key: Option<ProofKey>,
+        delivery: Option<&Delivery<'_>>,
+    ) {
+        let mut writes = writes.into_iter();
+        let mut rendered = HashMap::new();
+        // Writes of earlier reconciles don't count.
+        let most = self.pending.len() + CONCURRENT;
+        let mut begun = BTreeSet::new();
+        let until = Instant::now() + PER_RECONCILE;
+        let mut patience = Instant::now() + PATIENCE;
+        loop {
+            while self.pending.len() < most
+                && Instant::now() < until
+                && let Some(write) = writes.next()
+            {
+                patience = Instant::now() + PATIENCE;
+                let key = write.key();
+                if write.is_restore() {
+                    self.memory.restored(&key, steady());
+                }
+                let credentials = objects.credentials(&write, delivery, &mut rendered);
+                let (accounts, record) = objects.accounts();
+                let account = accounts.get(&key).cloned();
+                let applier = Arc::clone(applier);
+                begun.insert(key);
+                self.pending.push(Box::pin(async move {
+                    let call = perform(&applier, &write, credentials, proof_key, account, record);
+                    let done = call.await;
+                    (write, done)
+                }));
+            }
+            if begun.is_empty() {
+                return;
+            }
+            match timeout_at(patience, self.pending.next()).await {
+                Ok(Some(done)) => {
+                    begun.remove(&done.0.key());
+                    self.settle(&mut objects, done);
+                }
+                Ok(None) => return,
+                Err(_) => break,
+            }
+        }
+        let now = steady();
+        for key in &begun {
+            self.memory.waits(key, now, now + GIVEN_UP);
+        }
+    }
+
+    /// Records the result of a write.
+    pub(super) fn settle(&mut self, objects: &mut Objects, (write, done): Done) {
+        let (key, now) = (write.key(), steady());
+        let stored = match done {
+            Ok(stored) => stored,
+            Err(error) => {
+                let (reason, message) = reason_and_message(&write, &error);
+                let what = match objects {
+                    Objects::Namespaces(_) => "could not write into a namespace",
+                    Objects::Operators(_) => "could not deliver to an operator",
+                };
+                tracing::warn!(%error, reason = reason.as_str(), "{what}");
+                self.memory.failed(&key, reason, message, now, random());
+                return;
+            }
+        };
+        let is_written = match (&write, &stored) {
+            (Write::Secret { .. }, _) => true,
+            (_, Some(Stored::Account(account))) => account.is_attached(),
+            _ => false,
+        };
+        if is_written {
+            self.memory.wrote(&key, write.what());
+        } else {
+            self.memory.removed(&key);
+        }
+        match (objects, write, stored) {
+            (objects, _, Some(Stored::Account(account))) => objects.accounts().0.put(account),
+            (Objects::Namespaces(objects), _, Some(Stored::Secret(secret))) => {
+                objects.secrets.put(secret);
+            }
+            (Objects::Namespaces(objects), Write::Delete { id, .. }, None) => {
+                objects.secrets.live.remove(&id.0);
+            }
+            (
+                Objects::Operators(objects),
+                Write::Secret {
+                    id,
+                    content: Content::Copy(content),
+                    ..
+                },
+                _,
+            ) => {
+                let written = Known::Written { content, at: now };
+                objects.copies.insert(id, written);
+            }
+            (Objects::Operators(objects), Write::Delete { id, .. }, _) => {
+                objects.copies.insert(id, Known::Deleted);
+            }
+            _ => {}
+        }
     }
 }
 
-fn is_restore(write: &Write) -> bool {
-    match write {
-        Write::Apply { is_restore, .. } | Write::Account { is_restore, .. } => *is_restore,
-        Write::Delete { .. } => false,
+fn reason_and_message(write: &Write, error: &ApplyError) -> ReasonAndMessage {
+    match (write, error.refusal()) {
+        (
+            Write::Secret {
+                id: (namespace, name),
+                content: Content::Copy(_),
+                ..
+            },
+            Refusal::Because(Reason::Changed),
+        ) => {
+            let message = format!(
+                "another client created or changed Secret `{namespace}/{name}`, so globalps does not write it"
+            );
+            (Reason::ForeignSecret, message)
+        }
+        (_, refusal) => (refusal.reason(), error.to_string()),
     }
 }
 
-/// `content`: of the Secret to write. `version`: of the one that is there. `account`: the service account to change.
+fn unknown((namespace, name): &Id) -> ApplyError {
+    ApplyError::Prevented {
+        action: "apply",
+        object: title("Secret", &format!("{namespace}/{name}")),
+        reason: Reason::Unavailable,
+        message: "its credentials are not known".to_owned(),
+    }
+}
+
+/// `credentials`: of the Secret to write. `key`: of its proof. `account`: the service account to change, with this record.
 async fn perform(
     applier: &Applier,
     write: &Write,
-    name: &str,
-    content: Option<(Vec<u8>, Proof)>,
-    version: Option<u64>,
+    credentials: Option<Vec<u8>>,
+    key: Option<ProofKey>,
     account: Option<AccountView>,
-) -> Result<Written, ApplyError> {
-    match write {
-        Write::Apply {
-            namespace,
-            identity,
-            ..
-        } => {
-            let Some((content, proof)) = content else {
-                return Ok(Written::Gone);
+    record: &'static str,
+) -> Result<Option<Stored>, ApplyError> {
+    let proof = |(namespace, name): &Id| key.map(|key| Proof::new(&key, namespace, name));
+    let stored = match write {
+        Write::Secret { id, content, .. } => {
+            let (Some(credentials), Some(proof)) = (credentials, proof(id)) else {
+                return Err(unknown(id));
             };
-            let secret = applier
-                .pull_secret(namespace, name, content, proof, identity, version)
-                .await?;
-            Ok(Written::Secret(secret.into()))
+            match content {
+                Content::Namespace(of) => {
+                    let stored = applier.pull_secret(id, credentials, proof, of).await?;
+                    Some(Stored::Secret(stored.into()))
+                }
+                Content::Copy(of) => {
+                    applier.operator_secret(id, credentials, proof, of).await?;
+                    None
+                }
+            }
         }
-        Write::Delete { namespace } => {
-            let version = version.unwrap_or_default();
-            let left = applier.delete_pull_secret(namespace, name, version).await?;
-            Ok(left.map_or(Written::Deleted, |left| Written::BeingDeleted(left.into())))
-        }
-        Write::Account { change, .. } => {
-            let Some(account) = account else {
-                return Ok(Written::Gone);
-            };
-            let account = applier
-                .reference(&account, change, ATTACHED_ANNOTATION)
-                .await?;
-            Ok(Written::Account(account))
-        }
+        Write::Delete { id, version } => match (version, proof(id)) {
+            (Some(version), _) => {
+                let left = applier.delete_pull_secret(id, *version).await?;
+                left.map(|left| Stored::Secret(left.into()))
+            }
+            (None, Some(proof)) => {
+                applier.delete_operator_secret(id, proof).await?;
+                None
+            }
+            (None, None) => None,
+        },
+        Write::Account { change, .. } => match account {
+            Some(account) => {
+                let account = applier.reference(&account, change, record).await?;
+                Some(Stored::Account(account))
+            }
+            None => None,
+        },
+    };
+    Ok(stored)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use globalps_fake_api::{FakeApi, Fault};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_without_a_response_is_awaited_in_the_background() {
+        let api = FakeApi::default();
+        let path = "/api/v1/namespaces/slow/secrets/s";
+        api.fail(&format!("DELETE {path}"), Fault::Silence);
+        let applier = Applier::new(api.client(), "kube-system", "i", "me", None);
+        let applier = Arc::new(applier);
+        let mut known = PullSecrets::new(None);
+        let delete = |namespace: &str| Write::Delete {
+            id: (namespace.to_owned(), "s".to_owned()),
+            version: Some(5),
+        };
+        let mut executor = Executor::default();
+        let begun = Instant::now();
+        let writes = ["a", "slow", "b"].map(delete).into();
+        let objects = Objects::Namespaces(&mut known);
+        executor
+            .execute(writes, &applier, objects, None, None)
+            .await;
+        assert_eq!(
+            begun.elapsed(),
+            PATIENCE,
+            "waits briefly for the slow write"
+        );
+        let failure = |executor: &Executor, namespace| {
+            executor.memory.failure(&delete(namespace).key()).cloned()
+        };
+        assert_eq!(failure(&executor, "a"), None);
+        let slow = failure(&executor, "slow").unwrap();
+        assert_eq!(slow.reason, Reason::Unavailable);
+        let left = slow.retry_at.duration_since(steady());
+        let is_soon = left <= GIVEN_UP && left > SignedDuration::ZERO;
+        assert!(is_soon, "by the clock that nobody sets: {left:?}");
+
+        let begun = Instant::now();
+        let objects = Objects::Namespaces(&mut known);
+        executor
+            .execute(vec![delete("c")], &applier, objects, None, None)
+            .await;
+        assert!(begun.elapsed() < PATIENCE, "but not the next time");
+        let (write, done) = executor.pending.next().await.unwrap();
+        assert!(write == delete("slow") && done.is_err());
+        assert!(matches!(executor.pending.next().now_or_never(), Some(None)));
     }
 }

@@ -2,17 +2,51 @@
 
 use std::borrow::Cow;
 
+use globalps_core::rollout::Revision;
 use globalps_planner::content::expiry::Expiries;
 use globalps_planner::content::history::HistoryWrite;
 use globalps_planner::content::secret::RolledOutWrite;
+use globalps_planner::namespaces::clock::SecretClock;
+use globalps_planner::namespaces::digest::Digests;
+use globalps_planner::namespaces::ownership::Ownership;
+use globalps_planner::namespaces::report::NamespacesReport;
 use globalps_planner::nodes::forget::Forgotten;
 use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::operators::report::OperatorsReport;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::delivering::Executor;
 use crate::cache::{Cache, uptime};
 use crate::objects::managed::{Installed, PerObject, RateLimiter};
 use crate::objects::refusals::Refusals;
+
+/// What this leader knows of namespaces beyond the cache.
+#[derive(Default)]
+pub(super) struct ForNamespaces {
+    /// Results of the last reconcile; `None`: namespaces get nothing and have nothing.
+    pub(super) report: Option<NamespacesReport>,
+    /// The newest revision that has reached every namespace that can get it.
+    pub(super) everywhere: Option<Revision>,
+    pub(super) executor: Executor,
+    pub(super) clock: SecretClock,
+    pub(super) ownership: Ownership,
+    pub(super) digests: Digests,
+    /// Time of the last lookup of the admission policy, the spec's generation then, and whether the policy is in force.
+    pub(super) policy: Option<(Instant, i64, bool)>,
+    /// When the Secrets and service accounts were last listed from the beginning.
+    pub(super) listed: Option<Instant>,
+    /// Since when it is not known what the namespaces have.
+    pub(super) unknown_since: Option<Instant>,
+}
+
+/// What this leader knows of operators beyond the cache.
+#[derive(Default)]
+pub(super) struct ForOperators {
+    /// Results of the last reconcile; `None`: operators get nothing and have nothing.
+    pub(super) report: Option<OperatorsReport>,
+    pub(super) executor: Executor,
+}
 
 /// What this leader knows of the copies of earlier content.
 #[derive(Default)]

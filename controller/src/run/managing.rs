@@ -14,9 +14,10 @@ use globalps_planner::nodes::plan::{Aim, Plan};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::Controller;
 use super::state::needless;
-use super::{Controller, RESYNC};
 use crate::cache::uptime;
+use crate::leader::reconciling::RESYNC;
 use crate::objects::agents::{Leftover, Removal};
 use crate::objects::managed::{Installed, ManagedKind, ManagedObject, out_of_band_changes};
 

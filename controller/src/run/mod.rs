@@ -8,9 +8,7 @@ mod known;
 mod managing;
 mod namespaces;
 mod openshift;
-mod operator_writes;
 mod operators;
-mod pending;
 mod reconcile;
 #[cfg(test)]
 mod refused_tests;
@@ -25,40 +23,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use futures::FutureExt as _;
+use futures::StreamExt as _;
 use globalps_core::names::{self, LEADER, LEASE};
 use kube::Client;
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
-use delivering::Delivering;
-use known::{Agents, Copies, Reported};
+use delivering::Objects;
+use known::{Agents, Copies, ForNamespaces, ForOperators, Reported};
 use openshift::OpenshiftOriginal;
-use operator_writes::ForOperators;
 use verification::Verification;
 
 use crate::cache::{Cache, Watches};
 use crate::leader::election::identity;
 use crate::leader::fencing::{FencingToken, fenced_client};
 use crate::leader::leads::leads;
+use crate::leader::reconciling::{Reconciles, reconciling};
 use crate::leader::terms::Terms;
 use crate::objects::apply::Applier;
 use crate::objects::helm::HelmRelease;
 use crate::objects::refusals::Refusals;
 use crate::process::{self, Process, ProcessArgs};
 use crate::report::events::EventRecorder;
-use crate::telemetry::health::Health;
 use crate::telemetry::metrics::Metrics;
 
-/// Interval between reconciles without an event.
-const RESYNC: Duration = Duration::from_mins(10);
-/// Events that arrive within this time share a reconcile.
-const BATCH: Duration = Duration::from_millis(100);
 /// Pause after each reconcile: this multiple of the planning time, up to the maximum. With thousands of nodes, more events then
 /// share a plan.
 const PAUSE: (u32, Duration) = (2, Duration::from_millis(100));
-
-/// Interval between updates of the liveness probe.
-const HEARTBEAT: Duration = Duration::from_secs(5);
 
 #[derive(Parser)]
 #[command(name = "globalps-controller", version, about)]
@@ -117,7 +107,7 @@ pub(crate) async fn main() -> anyhow::Result<()> {
     terms
         .lead(async |token| {
             let mut controller = Controller::new(&process, &args, &me, &token);
-            Box::pin(controller.run()).await
+            Box::pin(reconciling(&mut controller, &process.health)).await
         })
         .await
 }
@@ -125,7 +115,6 @@ pub(crate) async fn main() -> anyhow::Result<()> {
 struct Controller {
     client: Client,
     namespace: String,
-    health: Arc<Health>,
     metrics: Arc<Metrics>,
     watches: Watches,
     cache: Cache,
@@ -136,7 +125,7 @@ struct Controller {
     verification: Verification,
     copies: Copies,
     agents: Agents,
-    namespaces: Delivering,
+    namespaces: ForNamespaces,
     operators: ForOperators,
     reported: Reported,
     /// This reconcile wrote something that the next plan depends on.
@@ -165,81 +154,56 @@ impl Controller {
             verification: Verification::default(),
             copies: Copies::default(),
             agents: Agents::default(),
-            namespaces: Delivering::default(),
+            namespaces: ForNamespaces::default(),
             operators: ForOperators::default(),
             reported: Reported::default(),
             wrote: false,
             planning: Duration::ZERO,
             client,
             namespace: namespace.clone(),
-            health: Arc::clone(&process.health),
             metrics: Arc::clone(&process.metrics),
         }
     }
+}
 
-    /// Returns only with an error.
-    async fn run(&mut self) -> anyhow::Error {
-        let mut wake = Instant::now();
-        let mut heartbeat = interval(HEARTBEAT);
-        heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            self.health.beat();
-            self.health
-                .set_waits_for_caches(!self.cache.caches_synced());
-            let next = self.cache.settles_at().map_or(wake, |at| at.min(wake));
-            let mut changed = tokio::select! {
-                _ = heartbeat.tick() => continue,
-                event = self.watches.next() => match event {
-                    Some(event) => self.cache.handle(event, Instant::now()),
-                    None => return anyhow::anyhow!("every watch has ended"),
-                },
-                Some(done) = self.namespaces.pending.next() => {
-                    let memory = &mut self.namespaces.memory;
-                    delivering::settle(memory, &mut self.cache.pull_secrets, done);
-                    true
-                }
-                Some(done) = self.operators.pending.next() => {
-                    let ForOperators { memory, copies, .. } = &mut self.operators;
-                    operator_writes::settle(memory, copies, &mut self.cache.operators, done);
-                    true
-                }
-                () = self.verification.changed() => true,
-                () = sleep_until(next) => next == wake,
-            };
-            changed |= self.handle_pending_events().await;
-            changed |= self.cache.settle(Instant::now());
-            if !changed {
-                continue;
+impl Reconciles for Controller {
+    const BATCH: Duration = Duration::from_millis(100);
+
+    fn is_synced(&self) -> bool {
+        self.cache.caches_synced()
+    }
+
+    async fn event(&mut self) -> Option<bool> {
+        let settles_at = self.cache.settles_at();
+        let settles = sleep_until(settles_at.unwrap_or_else(Instant::now));
+        tokio::select! {
+            event = self.watches.next() => {
+                event.map(|event| self.cache.handle(event, Instant::now()))
+            },
+            Some(done) = self.namespaces.executor.pending.next() => {
+                let mut objects = Objects::Namespaces(&mut self.cache.pull_secrets);
+                self.namespaces.executor.settle(&mut objects, done);
+                Some(true)
             }
-            if !self.cache.caches_synced() {
-                wake = Instant::now() + RESYNC;
-                continue;
+            Some(done) = self.operators.executor.pending.next() => {
+                let mut objects = Objects::Operators(&mut self.cache.operators);
+                self.operators.executor.settle(&mut objects, done);
+                Some(true)
             }
-            self.planning = Duration::ZERO;
-            let pause = Box::pin(self.reconcile()).await;
-            self.metrics.reconciled(self.refusals.is_clean());
-            wake = Instant::now() + pause;
-            tokio::time::sleep((self.planning * PAUSE.0).min(PAUSE.1)).await;
+            () = self.verification.changed() => Some(true),
+            () = settles, if settles_at.is_some() => Some(self.cache.settle(Instant::now())),
         }
     }
 
-    /// Handles all events that have arrived, so that they share a reconcile. Returns whether they may change the plan.
-    async fn handle_pending_events(&mut self) -> bool {
-        let until = Instant::now() + BATCH;
-        let mut changed = false;
-        let mut quiet = 0;
-        // The connection's task forwards events and needs to run first, possibly several times.
-        while quiet < 3 && Instant::now() < until {
-            quiet += 1;
-            while let Some(Some(event)) = self.watches.next().now_or_never() {
-                changed |= self.cache.handle(event, Instant::now());
-                quiet = 0;
-            }
-            tokio::task::yield_now().await;
-        }
+    async fn respond(&mut self) -> Duration {
         if let Some(additional) = self.cache.additional() {
             self.recorder.set_regarding(additional);
         }
-        changed
+        self.planning = Duration::ZERO;
+        let pause = Box::pin(self.reconcile()).await;
+        self.metrics.reconciled(self.refusals.is_clean());
+        let rest = (self.planning * PAUSE.0).min(PAUSE.1);
+        tokio::time::sleep(rest).await;
+        pause.saturating_sub(rest)
     }
 }

@@ -1,6 +1,5 @@
 //! Delivery into namespaces: watches, plans and writes.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use globalps_core::api::{Attach, ImagePullSecrets};
@@ -9,22 +8,24 @@ use globalps_core::namespaces::Selection;
 use globalps_core::rollout::Goal;
 use globalps_core::state::{Copies, State};
 use globalps_planner::content::secret::{self, Global};
-use globalps_planner::namespaces::clock::STUCK_AFTER;
 use globalps_planner::namespaces::identity::Parts;
 use globalps_planner::namespaces::input::{Delivery, Input};
-use globalps_planner::namespaces::plan::{self, NamespacesPlan};
-use globalps_planner::namespaces::summary::{NamespacesReport, Problem};
+use globalps_planner::namespaces::plan;
+use globalps_planner::namespaces::report::{NamespacesReport, Problem};
 use globalps_planner::nodes::plan::{Aim, Plan};
 use globalps_planner::refused::title;
+use globalps_planner::targets::STUCK_AFTER;
+use globalps_planner::targets::plan::DeliveryPlan;
 use globalps_provider::Pattern;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
+use super::Controller;
 use super::clock::steady;
-use super::delivering::{Delivering, NamespaceWrites};
-use super::pending::perform;
-use super::{Controller, RESYNC};
+use super::delivering::Objects;
+use super::known::ForNamespaces;
 use crate::cache::{PullSecretsWatch, uptime};
+use crate::leader::reconciling::RESYNC;
 
 /// Interval between lookups of the admission policy while it doesn't exist.
 const POLICY_RETRY: Duration = Duration::from_mins(1);
@@ -191,8 +192,9 @@ impl Controller {
             .await;
         let summary = namespaces.summary;
         let is_empty = delivery.is_none() && summary.is_clean;
-        let is_settled =
-            has_accounts && namespaces.writes.is_empty() && self.namespaces.pending.is_empty();
+        let is_settled = has_accounts
+            && namespaces.writes.is_empty()
+            && self.namespaces.executor.pending.is_empty();
         let has_references = summary.accounts > 0 || has_references && !is_settled;
         let left = Some(copies_with(has_references)).filter(|_| !is_empty);
         let is_forgotten = left.is_none() && self.cache.state().namespaces.is_some();
@@ -251,11 +253,10 @@ impl Controller {
         global: Option<&Global>,
         watch: &PullSecretsWatch,
         has_accounts: bool,
-    ) -> NamespacesPlan {
+    ) -> DeliveryPlan {
         let live = self.cache.live_namespaces();
-        self.namespaces
-            .memory
-            .retain(|name| live.contains_key(name));
+        let memory = &mut self.namespaces.executor.memory;
+        memory.retain(|name| live.contains_key(name));
         let mut namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         let stable = if namespaces.needs_stable {
             self.stable(global).await
@@ -273,17 +274,11 @@ impl Controller {
         let wrote = !writes.is_empty();
         if wrote {
             let key = self.cache.state().proof_key;
-            let mut writes = NamespaceWrites {
-                applier: &self.applier,
-                memory: &mut self.namespaces.memory,
-                watched: &mut self.cache.pull_secrets,
-                name: &watch.secret_name,
-                delivery: delivery.as_ref(),
-                key,
-                waiting: writes.into_iter(),
-                rendered: HashMap::new(),
-            };
-            perform(&mut writes, &mut self.namespaces.pending).await;
+            let objects = Objects::Namespaces(&mut self.cache.pull_secrets);
+            let executor = &mut self.namespaces.executor;
+            executor
+                .execute(writes, &self.applier, objects, key, delivery.as_ref())
+                .await;
             namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         }
         namespaces
@@ -300,12 +295,12 @@ impl Controller {
         delivery: Option<Delivery>,
         secret_name: &str,
         has_accounts: bool,
-    ) -> NamespacesPlan {
+    ) -> DeliveryPlan {
         let secrets = &self.cache.pull_secrets.secrets.live;
         // Only the times that others wrote are by the wall clock.
         let wall = Timestamp::now();
-        let Delivering {
-            memory,
+        let ForNamespaces {
+            executor,
             clock,
             ownership,
             digests,
@@ -321,7 +316,7 @@ impl Controller {
             secrets,
             accounts: has_accounts.then_some(&self.cache.pull_secrets.accounts.live),
             crowded: self.cache.pull_secrets.accounts.full(),
-            memory,
+            memory: &executor.memory,
             clock,
             ownership,
             now: steady(),

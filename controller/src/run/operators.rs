@@ -6,14 +6,14 @@ use std::time::Duration;
 use globalps_core::names::operator_secret;
 use globalps_core::state::State;
 use globalps_planner::operators::input::Input;
-use globalps_planner::operators::plan::{self, OperatorsPlan};
-use globalps_planner::operators::summary::OperatorsReport;
+use globalps_planner::operators::plan;
+use globalps_planner::operators::report::OperatorsReport;
+use globalps_planner::targets::plan::DeliveryPlan;
 
 use super::Controller;
 use super::clock::steady;
+use super::delivering::Objects;
 use super::namespaces::until;
-use super::operator_writes::OperatorWrites;
-use super::pending::perform;
 
 /// Interval between attempts to write the state.
 const RETRY: Duration = Duration::from_secs(5);
@@ -42,7 +42,7 @@ impl Controller {
             return None;
         }
         let live = self.cache.live_namespaces();
-        let memory = &mut self.operators.memory;
+        let memory = &mut self.operators.executor.memory;
         memory.retain(|name| live.contains_key(name));
         let names = self.operator_secrets(is_enabled);
         self.cache.operators.believe(&names);
@@ -54,22 +54,15 @@ impl Controller {
                 return Some(RETRY);
             }
             let key = self.cache.state().proof_key;
-            let mut writes = OperatorWrites {
-                applier: &self.applier,
-                memory: &mut self.operators.memory,
-                copies: &mut self.operators.copies,
-                objects: &mut self.cache.operators,
-                key,
-                waiting: plan.writes.into_iter(),
-            };
-            perform(&mut writes, &mut self.operators.pending).await;
+            let objects = Objects::Operators(&mut self.cache.operators);
+            let executor = &mut self.operators.executor;
+            executor
+                .execute(plan.writes, &self.applier, objects, key, None)
+                .await;
             plan = self.plan_operators(is_enabled);
         }
+        let is_over = plan.summary.is_clean;
         report.summary = Some(plan.summary);
-        let is_over = report
-            .summary
-            .as_ref()
-            .is_some_and(|summary| summary.is_clean);
         if is_over && !self.remember_operators(None).await {
             self.operators.report = Some(report);
             return Some(RETRY);
@@ -100,10 +93,11 @@ impl Controller {
         self.remember(state).await
     }
 
-    fn plan_operators(&mut self, is_enabled: bool) -> OperatorsPlan {
-        let spec = self.cache.spec();
+    fn plan_operators(&mut self, is_enabled: bool) -> DeliveryPlan {
+        let objects = &mut self.cache.operators;
+        plan::forget(&mut objects.copies, &objects.accounts.live);
         let objects = &self.cache.operators;
-        plan::forget(&mut self.operators.copies, &objects.accounts.live);
+        let spec = self.cache.spec();
         plan::plan(&Input {
             is_enabled,
             paused: spec.is_some_and(|spec| spec.rollout.paused),
@@ -113,8 +107,8 @@ impl Controller {
             csvs: &objects.csvs.live,
             secrets: &objects.secrets,
             accounts: &objects.accounts.live,
-            copies: &self.operators.copies,
-            memory: &self.operators.memory,
+            copies: &objects.copies,
+            memory: &self.operators.executor.memory,
             now: steady(),
         })
     }

@@ -9,16 +9,17 @@ use globalps_core::state::State;
 use globalps_planner::content::history;
 use globalps_planner::content::source::Source;
 use globalps_planner::nodes::input::Snapshot;
-use globalps_planner::nodes::plan::{Aim, Plan, plan, roll_back};
+use globalps_planner::nodes::plan::{Aim, Plan, judge};
 use globalps_planner::refused::title;
 use globalps_runtime::backoff::random_bits;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::Controller;
 use super::known::snapshot;
 use super::status::until_next_expiry;
-use super::{Controller, RESYNC};
 use crate::cache::uptime;
+use crate::leader::reconciling::RESYNC;
 
 /// Interval for rechecking nodes in flight, because some of their conditions depend on time.
 const IN_FLIGHT: Duration = Duration::from_secs(2);
@@ -131,19 +132,13 @@ impl Controller {
         snapshot.recorded.namespaces_have = self.namespaces.everywhere;
         snapshot.new_id = RevisionId::from_random(random_bits());
         snapshot.agents.are_cleaned_up = self.agents.cleans_up;
-        let mut next = plan(&snapshot);
-        if next.needs_history {
-            let limit = snapshot.config.spec.history_limit;
-            let revision = snapshot.recorded.rolled_out_revision.map(|it| it.number);
-            match self.applier.history(limit).await {
-                Ok(slots) => {
-                    let last = history::last(slots, revision);
-                    let last = last.map_or(Source::Absent, Source::Found);
-                    next = roll_back(&snapshot, next, &last);
-                }
-                Err(error) => tracing::warn!(%error, "could not read the history for a rollback"),
-            }
-        }
+        let judged = judge(&snapshot);
+        let last = if judged.needs_history() {
+            self.last_rolled_out(&snapshot).await
+        } else {
+            Source::Absent
+        };
+        let mut next = judged.plan(&last);
         let facts = Facts::of(&snapshot, &next, self.cache.state());
         let interval = snapshot.config.spec.verify.as_ref().map(Verify::interval);
         self.verification
@@ -152,6 +147,19 @@ impl Controller {
         next.members = Vec::new();
         self.planning += begun.elapsed();
         (next, facts)
+    }
+
+    /// The last additional Secret that was rolled out.
+    async fn last_rolled_out(&self, snapshot: &Snapshot<'_>) -> Source {
+        let limit = snapshot.config.spec.history_limit;
+        let revision = snapshot.recorded.rolled_out_revision.map(|it| it.number);
+        match self.applier.history(limit).await {
+            Ok(slots) => history::last(slots, revision).map_or(Source::Absent, Source::Found),
+            Err(error) => {
+                tracing::warn!(%error, "could not read the history for a rollback");
+                Source::Absent
+            }
+        }
     }
 
     /// Time until the next reconcile after one that wrote nothing.

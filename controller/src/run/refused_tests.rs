@@ -15,17 +15,19 @@ use globalps_core::names::{
     ROLLED_OUT_ANNOTATION, ROLLED_OUT_REVISION_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY,
     STATE_SECRET, history_secret,
 };
+use globalps_core::reasons::Reason;
 use globalps_core::rollout::Revision;
 use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, ProofKey, State};
 use globalps_fake_api::{FakeApi, Fault, REFUSALS};
 use globalps_planner::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use globalps_planner::content::source::{Data, Source};
-use globalps_planner::namespaces::summary::{NamespacesReport, Problem, Summary};
+use globalps_planner::namespaces::report::{NamespacesReport, Problem};
 use globalps_planner::namespaces::views::PullSecretView;
 use globalps_planner::nodes::input::NodeView;
 use globalps_planner::nodes::plan::{Aim, plan};
 use globalps_planner::targets::namespace::NamespaceView;
 use globalps_planner::targets::proof::Proof;
+use globalps_planner::targets::summary::Summary;
 use globalps_provider::Content;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::{Update, WatchError};
@@ -498,7 +500,9 @@ async fn a_webhook_denying_with_404_is_named_and_stops_no_other() {
     let summary = controller.namespaces.report.unwrap().summary.unwrap();
     let mut failures = summary.failures.iter();
     let mut of_a = failures.find(|it| it.namespace == "a").into_iter();
-    assert!(of_a.any(|it| it.reason == "Rejected" && it.message.contains("gate.example.com")));
+    assert!(
+        of_a.any(|it| it.reason == Reason::Rejected && it.message.contains("gate.example.com"))
+    );
 }
 
 /// As after the loss of this permission.

@@ -10,11 +10,11 @@ use kube::Api;
 use kube::api::PartialObjectMeta;
 use tokio::time::Instant;
 
+use super::Controller;
+use super::known::ForOperators;
 use super::openshift::Lookup;
-use super::operator_writes::ForOperators;
-use super::pending::Pending;
-use super::{Controller, RESYNC};
 use crate::cache::{OriginalRef, Watch};
+use crate::leader::reconciling::RESYNC;
 
 /// Interval between lookups of `OpenShift`'s original while the controller may not read it.
 const OPENSHIFT_RETRY: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ impl Controller {
         let is_other = self.cache.pull_secrets.watch() != pull_secrets.as_ref();
         if is_other {
             // The results of pending writes concern other Secrets.
-            self.namespaces.pending = Pending::default();
+            self.namespaces.executor.pending.clear();
         }
         if self.cache.operators.is_watched != had_operators {
             self.operators = ForOperators::default();

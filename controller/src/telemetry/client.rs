@@ -40,7 +40,7 @@ pub(crate) async fn instrumented_client(
     Ok(ClientBuilder::try_from(config)?.with_layer(&layer).build())
 }
 
-/// As a pod, or as the kubeconfig in the variable `KUBECONFIG` for a process outside.
+/// The configuration of a pod or, outside a cluster, from the kubeconfig in the variable `KUBECONFIG`.
 async fn config() -> anyhow::Result<Config> {
     let file = std::env::var_os("KUBECONFIG").filter(|file| !file.is_empty());
     let Some(file) = file else {

@@ -15,7 +15,7 @@ const UNRESPONSIVE_AFTER: Duration = Duration::from_secs(30);
 pub(crate) struct Health {
     beat: AtomicU64,
     answered: AtomicU64,
-    /// It leads, and some cache is not synced.
+    /// Whether it leads while some cache is not synced.
     waits_for_caches: AtomicBool,
 }
 
@@ -100,7 +100,7 @@ mod tests {
         assert!(live(0).is_ok() && live(59).is_ok());
         assert_eq!(live(61), Err("the loop has been stuck for 61 s".to_owned()));
         assert!(ready(31).is_err(), "the API server never responded");
-        // Not `answered`: a busy machine may get here later.
+        // Not `answered`, because a busy machine may get here later.
         health.answered.store(millis(begun), Ordering::Relaxed);
         assert!(ready(0).is_ok() && ready(29).is_ok());
         assert_eq!(

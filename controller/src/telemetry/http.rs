@@ -47,7 +47,7 @@ pub(crate) async fn listen(port: u16) -> io::Result<TcpListener> {
     TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await
 }
 
-struct Connection {
+struct HttpConnection {
     task: AbortHandle,
     since: Instant,
     /// The whole head of its request has arrived.
@@ -58,7 +58,7 @@ struct Connection {
 /// the oldest one that has not sent its request.
 pub(crate) async fn serve(listener: TcpListener, deadline: Duration, pages: Pages) {
     let pages = Arc::new(pages);
-    let mut connections: VecDeque<Connection> = VecDeque::new();
+    let mut connections: VecDeque<HttpConnection> = VecDeque::new();
     let mut accepted = 0_usize;
     loop {
         let mut stream = match listener.accept().await {
@@ -72,7 +72,8 @@ pub(crate) async fn serve(listener: TcpListener, deadline: Duration, pages: Page
         };
         connections.retain(|connection| !connection.task.is_finished());
         if connections.len() >= CONNECTIONS {
-            let waits = |connection: &Connection| !connection.has_request.load(Ordering::Relaxed);
+            let waits =
+                |connection: &HttpConnection| !connection.has_request.load(Ordering::Relaxed);
             let oldest = connections.iter().position(waits).unwrap_or_default();
             if let Some(oldest) = connections.remove(oldest) {
                 sleep_until(oldest.since + MIN_AGE).await;
@@ -95,7 +96,7 @@ pub(crate) async fn serve(listener: TcpListener, deadline: Duration, pages: Page
         let task = tokio::spawn(async move {
             let _ = timeout(deadline, connection).await;
         });
-        connections.push_back(Connection {
+        connections.push_back(HttpConnection {
             task: task.abort_handle(),
             since: Instant::now(),
             has_request,

@@ -35,7 +35,7 @@ struct Figures {
     /// `None`: standby.
     may_write: Option<MayWrite>,
     /// Known only to the leader.
-    fleet: Option<Fleet>,
+    fleet: Option<FleetGauges>,
     /// Known only to the leading hub.
     clusters: Option<Counts>,
     reconciles: u64,
@@ -47,7 +47,7 @@ struct Figures {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Fleet {
+pub(crate) struct FleetGauges {
     pub(crate) revision: i64,
     /// In the order of [`PHASES`].
     pub(crate) nodes: [u32; PHASES.len()],
@@ -148,7 +148,7 @@ impl Metrics {
     /// `rollout_seconds`: duration of a rollout that just completed.
     pub(crate) fn set_fleet(
         &self,
-        fleet: Fleet,
+        fleet: FleetGauges,
         rollout_seconds: Option<f64>,
         node_pull_secrets: &BTreeMap<String, Box<NodePullSecret>>,
     ) {
@@ -160,10 +160,10 @@ impl Metrics {
         }
     }
 
-    /// In Prometheus' text format.
+    /// The metrics in Prometheus' text format.
     pub(crate) fn page(&self) -> String {
         let figures = self.figures();
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         let version = env!("CARGO_PKG_VERSION");
         page.family("globalps_build_info", "gauge", "The program's version.");
         page.sample("globalps_build_info", &[("version", version)], 1);
@@ -231,7 +231,7 @@ impl Metrics {
     }
 }
 
-/// Those that wait for an assignment, or are blocked.
+/// Nodes that wait for an assignment, or are blocked.
 fn waiting(counts: Counts) -> u32 {
     let others = [
         counts.synced,
@@ -243,8 +243,8 @@ fn waiting(counts: Counts) -> u32 {
     counts.total.saturating_sub(others)
 }
 
-impl Fleet {
-    fn write(&self, page: &mut Page) {
+impl FleetGauges {
+    fn write(&self, page: &mut MetricsPage) {
         page.family(
             "globalps_revision",
             "gauge",
@@ -316,7 +316,7 @@ impl Fleet {
 }
 
 impl Histogram {
-    fn write(&self, page: &mut Page) {
+    fn write(&self, page: &mut MetricsPage) {
         const NAME: &str = "globalps_rollout_duration_seconds";
         page.family(
             NAME,
@@ -338,9 +338,9 @@ impl Histogram {
 
 /// Label values are constants of this program, so none needs escaping.
 #[derive(Default)]
-struct Page(String);
+struct MetricsPage(String);
 
-impl Page {
+impl MetricsPage {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a String never fails.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -382,7 +382,7 @@ pub(crate) mod tests {
             };
             status.to_owned()
         });
-        let fleet = Fleet {
+        let fleet = FleetGauges {
             revision: 5,
             nodes: PHASES.map(|phase| u32::from(matches!(phase, Phase::Synced | Phase::Failed))),
             conditions,

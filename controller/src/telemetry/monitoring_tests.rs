@@ -121,7 +121,7 @@ fn a_missing_metric_is_found() {
 #[test]
 fn the_pod_monitor_finds_the_pods_of_the_manifest() {
     let monitor: Value = serde_saphyr::from_str(POD_MONITOR).expect("YAML");
-    let manifest = globalps_manifests::Install::of_images("c", "s");
+    let manifest = globalps_manifests::Manifests::of_images("c", "s");
     let objects = manifest.objects();
     let deployment = objects
         .iter()

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Not the pod itself, nor link-local addresses, where clouds serve the credentials of machines. Registries may have private
-/// addresses.
+/// Excludes the pod itself and link-local addresses, where clouds serve the credentials of machines. Registries may
+/// have private addresses.
 pub(crate) fn is_allowed(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_allowed_v4(address),

@@ -27,7 +27,7 @@ const MOST: usize = 1000;
 /// Source, empty for the part that is for every pod, and registry.
 type Key = (String, String);
 
-/// What is asked, and about which credentials.
+/// The registry to check, and the credentials.
 pub(crate) struct Question {
     pub(crate) credential: Credential,
     key: Key,
@@ -41,7 +41,7 @@ impl Question {
     }
 }
 
-struct Entry {
+struct LedgerEntry {
     credential: Credential,
     serial: u64,
     is_asked: bool,
@@ -54,7 +54,7 @@ struct Entry {
 /// Every registry of the content, with what is known about its credentials.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<Key, LedgerEntry>,
     serial: u64,
 }
 
@@ -89,7 +89,7 @@ impl Ledger {
                 .filter(|old| old.credential == *credential);
             let entry = old.unwrap_or_else(|| {
                 self.serial += 1;
-                Entry {
+                LedgerEntry {
                     credential: credential.clone(),
                     serial: self.serial,
                     is_asked: false,
@@ -197,7 +197,7 @@ impl Ledger {
     }
 }
 
-/// What can be checked: entries for one registry, with a user or a password.
+/// The credentials that can be checked: entries for one registry, with a user or a password.
 fn credentials<'a>(
     source: &'a str,
     config: &'a DockerConfig,

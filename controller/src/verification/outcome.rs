@@ -1,28 +1,28 @@
-//! What a registry's response says about the credentials. Pure.
+//! The meaning of a registry's response for the credentials. Pure.
 
-use globalps_registry::{RegistryError, Verdict, Why};
+use globalps_registry::{CheckOutcome, RegistryError, Why};
 
 /// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The registry accepts the credentials, or needs none.
     Accepted,
-    /// With this HTTP status.
+    /// The registry rejected them with this HTTP status.
     Rejected(u16),
     /// The registry could not be asked, for this reason.
     Unknown(&'static str),
 }
 
 /// The reasons are few and fixed: they go into the status, which must not change with each check.
-impl From<Result<Verdict, RegistryError>> for Outcome {
-    fn from(answer: Result<Verdict, RegistryError>) -> Self {
+impl From<Result<CheckOutcome, RegistryError>> for Outcome {
+    fn from(answer: Result<CheckOutcome, RegistryError>) -> Self {
         let error = match answer {
             Ok(
-                Verdict::Accepted
-                | Verdict::AcceptedInside
-                | Verdict::Open
-                | Verdict::Pattern
-                | Verdict::MayNotPull(_),
+                CheckOutcome::Accepted
+                | CheckOutcome::AcceptedInside
+                | CheckOutcome::Open
+                | CheckOutcome::Pattern
+                | CheckOutcome::MayNotPull(_),
             ) => return Self::Accepted,
             Err(error) => error,
         };

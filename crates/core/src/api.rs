@@ -33,14 +33,12 @@ pub use fleet::{
     FleetPullSecretStatus, FleetRollout, FleetSecretRef, MemberInstall, Registered,
     STATUS_CLUSTERS, Target,
 };
-pub use image_pull_secrets::{
-    Attach, ImagePullSecrets, ImagePullSecretsStatus, NamespaceFailure, STATUS_NAMESPACES,
-};
+pub use image_pull_secrets::{Attach, ImagePullSecrets, ImagePullSecretsStatus, NamespaceFailure};
 pub use kubelet::{DeliveryType, Kubelet, ProviderPaths, Restart};
 pub use node_pull_secret::{
     MAX_REVISION, MESSAGE_LIMIT, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
-pub use operators::{OperatorFailure, Operators, OperatorsStatus, STATUS_OPERATORS};
+pub use operators::{OperatorFailure, Operators, OperatorsStatus};
 pub use source::{SOURCE_REGISTRIES, SourceRef, SourceScope, SourceStatus};
 pub use syncer::{NODE_TERMS, Syncer};
 pub use verify::Verify;

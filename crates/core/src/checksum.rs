@@ -11,15 +11,16 @@ use crate::names::{CHECKSUM_KEY, GROUP, LEADER_ANNOTATION};
 /// Bytes of its value.
 pub const CHECKSUM_SIZE: usize = 16;
 
-/// Adds the checksum of everything that globalps reads in the Secret, except annotations of these names, which change later. It is a value, since annotations are shown where values are
-/// hidden, and a weak password can be guessed from a checksum.
+/// Adds the checksum of everything that globalps reads in the Secret, except annotations with these names, which change
+/// later. It is stored as a value, because annotations are shown where values are hidden, and a weak password can be
+/// guessed from a checksum.
 pub fn add_checksum(secret: &mut Secret, marks: &[&str]) {
     let value = ByteString(value(secret, marks));
     let data = secret.data.get_or_insert_default();
     data.insert(CHECKSUM_KEY.to_owned(), value);
 }
 
-/// Whether the Secret is as globalps wrote it, but for annotations of these names.
+/// Whether the Secret is as globalps wrote it, except for annotations with these names.
 pub fn has_checksum(secret: &Secret, marks: &[&str]) -> bool {
     let found = secret.data.as_ref().and_then(|data| data.get(CHECKSUM_KEY));
     found.is_some_and(|found| found.0 == value(secret, marks))

@@ -107,7 +107,7 @@ struct Text(Box<RawValue>);
 
 impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // With another name the text is made from the value, which takes longer.
+        // With another name, serde_json would serialize the value to text again, which takes longer.
         deserializer.deserialize_newtype_struct("$serde_json::private::RawValue", TextVisitor)
     }
 }
@@ -213,7 +213,7 @@ macro_rules! view {
 /// The fields of an object or of its metadata, not decoded yet.
 type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Decodes one object. An error means that it is no object at all.
+/// Decodes one object. An error means that the data is not an object at all.
 pub fn decode<K: DeserializeOwned, const OWNERS: bool>(
     text: &RawValue,
 ) -> serde_json::Result<Item<K, OWNERS>> {
@@ -228,7 +228,7 @@ pub fn decode<K: DeserializeOwned, const OWNERS: bool>(
         metadata.insert("managedFields".to_owned(), owners);
     }
     metadata.retain(|key, value| key != "creationTimestamp" || is_plausible(value));
-    // That there is one matters, not which.
+    // Only the presence of a time matters, not its value.
     let deleted = to_raw_value(&Timestamp::UNIX_EPOCH)?;
     if let Some(time) = metadata.get_mut("deletionTimestamp")
         && time.get() != "null"
@@ -314,8 +314,8 @@ pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Erro
     })
 }
 
-/// Where the parser was.
-enum Step {
+/// One level of the parser's path.
+enum PathStep {
     Key(String),
     Index(usize),
 }
@@ -344,16 +344,16 @@ fn field_at(text: &str, line: usize, column: usize) -> String {
                 string = Some(Vec::new());
                 is_escaped = false;
             }
-            b'{' => path.push(Step::Key(String::new())),
-            b'[' => path.push(Step::Index(0)),
+            b'{' => path.push(PathStep::Key(String::new())),
+            b'[' => path.push(PathStep::Index(0)),
             b'}' | b']' => drop(path.pop()),
             b':' => {
-                if let Some(Step::Key(key)) = path.last_mut() {
+                if let Some(PathStep::Key(key)) = path.last_mut() {
                     *key = String::from_utf8_lossy(&last).into_owned();
                 }
             }
             b',' => {
-                if let Some(Step::Index(index)) = path.last_mut() {
+                if let Some(PathStep::Index(index)) = path.last_mut() {
                     *index = index.saturating_add(1);
                 }
             }
@@ -363,12 +363,12 @@ fn field_at(text: &str, line: usize, column: usize) -> String {
     let mut field = String::new();
     for step in path {
         match step {
-            Step::Index(index) => {
+            PathStep::Index(index) => {
                 field.push('[');
                 field.push_str(&index.to_string());
                 field.push(']');
             }
-            Step::Key(key) => {
+            PathStep::Key(key) => {
                 if !field.is_empty() {
                     field.push('.');
                 }

@@ -8,9 +8,9 @@ use serde_json::Value;
 pub enum Unsupported {
     /// `current-context` names a context that doesn't exist.
     NoContext,
-    /// Its user authenticates with a program: `exec` or `auth-provider`.
+    /// The user authenticates with a program: `exec` or `auth-provider`.
     Program,
-    /// Its user or cluster refers to a file; the value is the field that embeds the content instead.
+    /// The user or cluster refers to a file; the value is the field that embeds the content instead.
     File(&'static str),
 }
 
@@ -23,8 +23,8 @@ pub fn parse(text: &str) -> Option<Kubeconfig> {
     serde_json::from_value(document).ok()
 }
 
-/// Rejects what works only on the machine where the kubeconfig was written. A program would run with the rights of the process
-/// that uses the kubeconfig, and a path would name a file of that process, which must not be sent to the server.
+/// Rejects parts that only work on the machine where the kubeconfig was written. A program would run with the permissions of the
+/// process that uses the kubeconfig, and a path would name a file of that process, which must not be sent to the server.
 pub fn reject_unsupported(kubeconfig: &Kubeconfig) -> Result<(), Unsupported> {
     let wanted = kubeconfig.current_context.as_deref();
     let context = kubeconfig

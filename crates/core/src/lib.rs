@@ -1,4 +1,5 @@
-//! What two or more globalps programs share: names of objects, custom resources, the catalogue of reasons, and the rollout's rules.
+//! Definitions that several globalps programs share: names of objects, custom resources, the catalogue of reasons, and
+//! the rollout's rules.
 //!
 //! Nothing here does I/O: plain data in, plain data out.
 

@@ -1,4 +1,4 @@
-//! Who manages the credentials file of an `OpenShift` node, from its labels and annotations.
+//! The owner of an `OpenShift` node's credentials file, from the node's labels and annotations.
 
 use crate::names::{
     MACHINE_CONFIG_OPERATOR, MACHINE_CONFIG_UPDATE, MCO_ANNOTATION, NODE_POOL_LABEL,

@@ -23,7 +23,7 @@ pub const STATE_SECRET: &str = "global-pull-secret-state";
 pub const STATE_KEY: &str = "state";
 /// `DaemonSet`, `ServiceAccount`, `Role` and `RoleBinding` of the agent on nodes; value of its pods' label `name`.
 pub const SYNCER: &str = "global-pull-secret-syncer";
-/// The same for nodes that are not selected: the agent there restores, and its account can't read the content.
+/// The agent on nodes that are not selected: it restores them, and its account can't read the content.
 pub const RESTORER: &str = "global-pull-secret-restorer";
 /// Lease of the controllers' leader election, in [`CONTROLLER_NAMESPACE`].
 pub const LEASE: &str = "globalps-controller";
@@ -112,7 +112,7 @@ pub fn requested_retry(annotations: &BTreeMap<String, String>) -> Option<String>
 /// Prefix of the Secrets with additional Secrets that were rolled out before; a number below [`HISTORY_SLOTS`] follows. Each has
 /// [`REVISION_ANNOTATION`], [`ROLLED_OUT_ANNOTATION`] and the key [`DATA_KEY`].
 pub const HISTORY_SECRET_PREFIX: &str = "additional-pull-secret-history-";
-/// As many as `spec.historyLimit` may be.
+/// The maximum of `spec.historyLimit`.
 pub const HISTORY_SLOTS: u32 = 10;
 
 /// Name of the Secret in this slot of the history.
@@ -123,9 +123,9 @@ pub fn history_secret(slot: u32) -> String {
 /// Name in a `NodePullSecret` for the `OpenShift` Machine Config Operator. It manages the credentials file of nodes that have the
 /// annotation, except nodes with `HyperShift`'s label.
 pub const MACHINE_CONFIG_OPERATOR: &str = "MachineConfigOperator";
-/// The same for an update of such a node by its Machine Config Daemon.
+/// The reason for an update of such a node by its Machine Config Daemon.
 pub const MACHINE_CONFIG_UPDATE: &str = "MachineConfigUpdate";
-/// Its value is the name of the configuration that the node runs.
+/// The annotation whose value is the name of the node's current configuration.
 pub const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 /// `HyperShift` sets it on each node of a node pool.
 pub const NODE_POOL_LABEL: &str = "hypershift.openshift.io/nodePool";
@@ -156,7 +156,7 @@ pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-co
 /// revision is to be forgotten, because a password in it leaked. A decimal number.
 pub const FORGET_ANNOTATION: &str = "globalps.io/forget-up-to";
 
-/// The revision in [`FORGET_ANNOTATION`]. `None`: there is no annotation; an error: its value is no revision.
+/// The revision in [`FORGET_ANNOTATION`]. `None` if there is no annotation; an error if its value is not a revision.
 pub fn forget_up_to(annotations: &BTreeMap<String, String>) -> Option<Result<i64, InvalidForget>> {
     let value = annotations.get(FORGET_ANNOTATION)?;
     let number = value
@@ -166,7 +166,7 @@ pub fn forget_up_to(annotations: &BTreeMap<String, String>) -> Option<Result<i64
     Some(number.ok_or(InvalidForget))
 }
 
-/// The value of [`FORGET_ANNOTATION`] is no revision.
+/// The value of [`FORGET_ANNOTATION`] is not a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidForget;
 
@@ -196,7 +196,7 @@ pub const OPERATOR_SECRETS_ANNOTATION: &str = "globalps.io/operator-secrets";
 pub const REGISTRY_AUTHORITIES: &str = "globalps-registry-authorities";
 /// The only key of [`REGISTRY_AUTHORITIES`] that is read.
 pub const REGISTRY_AUTHORITIES_KEY: &str = "ca.crt";
-/// Where the controller has it.
+/// The controller's directory with them.
 pub const REGISTRY_AUTHORITIES_DIR: &str = "/etc/globalps/registry-authorities";
 /// `ClusterRole`, Roles and bindings of the controller's permissions for operators.
 pub const OPERATORS: &str = "globalps-operators";
@@ -214,7 +214,7 @@ pub fn is_operator_secret(name: &str) -> bool {
 
 /// `Deployment`, `ServiceAccount`, RBAC objects and Lease of the hub, in [`CONTROLLER_NAMESPACE`]; prefix of its field manager.
 pub const HUB: &str = "globalps-hub";
-/// As [`LEADER`], for the first shard of the hub.
+/// Like [`LEADER`], for the first shard of the hub.
 pub const HUB_LEADER: &str = "globalps-hub-leader";
 /// Maximum number of hub shards; each has its own Lease and Deployment.
 pub const MAX_SHARDS: u32 = 32;
@@ -243,7 +243,7 @@ pub const FLEET_ANNOTATION: &str = "globalps.io/fleet";
 /// Finalizer of a `FleetPullSecret`, which keeps it until its Secrets are removed from the clusters.
 pub const FLEET_FINALIZER: &str = "globalps.io/fleet";
 
-/// Pull secret of globalps' own images on clusters where the hub installs globalps: in [`CONTROLLER_NAMESPACE`] and
+/// Pull secret for globalps' own images on clusters where the hub installs globalps: in [`CONTROLLER_NAMESPACE`] and
 /// [`NAMESPACE`].
 pub const IMAGES_SECRET: &str = "globalps-images";
 /// Annotation of a revision's Secret: the globalps images that it installs, as JSON. Annotation of the `Deployment` in a member
@@ -262,8 +262,8 @@ pub fn cluster_pull_secret(cluster: &str, fleet_namespace: &str, fleet: &str) ->
 
 /// Node or namespace label: `true` excludes it.
 pub const EXCLUDE_LABEL: &str = "globalps.io/exclude";
-/// The same for a node, as a boundary: a kubelet may change other labels of its own Node, but the admission plugin
-/// `NodeRestriction` denies it those under `node-restriction.kubernetes.io`.
+/// Excludes a node in a way that the node can't change: a kubelet may change other labels of its own Node, but the
+/// admission plugin `NodeRestriction` denies it those under `node-restriction.kubernetes.io`.
 pub const RESTRICTED_EXCLUDE_LABEL: &str = "node-restriction.kubernetes.io/globalps-exclude";
 /// Each excludes a node.
 pub const NODE_EXCLUDE_LABELS: [&str; 2] = [EXCLUDE_LABEL, RESTRICTED_EXCLUDE_LABEL];
@@ -285,9 +285,9 @@ pub fn is_own_secret(name: &str) -> bool {
 
 /// Field managers of server-side apply. Objects store them, so they never change.
 pub const CONTROLLER_MANAGER: &str = "globalps-controller";
-/// Of the `status` of `NodePullSecret`s.
+/// Field manager of the `status` of `NodePullSecret`s.
 pub const SYNCER_MANAGER: &str = "globalps-syncer";
-/// Of everything that users apply with the plugin.
+/// Field manager of everything that users apply with the plugin.
 pub const PLUGIN_MANAGER: &str = "kubectl-globalps";
 
 /// Default path of the kubelet's credentials file.
@@ -299,9 +299,9 @@ pub const STATE_DIR: &str = ".globalps";
 /// Next to the credentials file while a syncer changes the node or has something on it: the lock.
 pub const LOCK_FILE: &str = ".globalps.lock";
 
-/// In [`STATE_DIR`]: the directory with the credential provider's program.
+/// Directory with the credential provider's program, in [`STATE_DIR`].
 pub const PROVIDER_BIN_DIR: &str = "bin";
-/// In [`STATE_DIR`], or in the kubelet's directory of such files: the kubelet's configuration of the provider.
+/// The kubelet's configuration of the provider, in [`STATE_DIR`] or in the kubelet's directory of such files.
 pub const PROVIDER_CONFIG_FILE: &str = "globalps-credential-provider.yaml";
 /// Next to the credentials file on kubeadm nodes: the kubelet's flags.
 pub const KUBEADM_FLAGS_FILE: &str = "kubeadm-flags.env";

@@ -23,11 +23,11 @@ pub struct Selection {
 /// Whether a namespace gets the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selected {
-    /// It gets the Secret.
+    /// The namespace gets the Secret.
     Yes,
-    /// Its labels don't match the selector.
+    /// The labels don't match the selector.
     NotSelected,
-    /// By name, label, or imagepullsecret-patcher's annotation.
+    /// Excluded by name, label, or imagepullsecret-patcher's annotation.
     Excluded,
 }
 
@@ -78,8 +78,8 @@ pub fn is_marked_excluded(
     is_true(labels, EXCLUDE_LABEL) || is_true(annotations, PATCHER_EXCLUDE_ANNOTATION)
 }
 
-/// One part of the annotation `globalps.io/content`: the revision that introduced the part, after `SOURCE@` for a source with a scope. An empty
-/// source: the part for every pod.
+/// One part of the annotation `globalps.io/content`: the revision that introduced the part, after `SOURCE@` for a
+/// source with a scope. An empty source stands for the part for every pod.
 pub fn part_of_annotation(source: &str, since: Revision) -> String {
     match source {
         "" => since.text(),

@@ -29,16 +29,16 @@ impl NotReady {
     }
 }
 
-/// What is known of a node besides its `NodePullSecret`.
+/// Facts about a node that its `NodePullSecret` doesn't contain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeView {
     /// Excluded by label, or not selected by `spec.nodeSelector`.
     pub excluded: bool,
-    /// It can't run a syncer, or none has ever run there, and it has nothing of globalps.
+    /// The node can't run a syncer, or none has ever run there, and it has nothing of globalps.
     pub unsupported: bool,
     /// `None`: it is Ready.
     pub not_ready: Option<NotReady>,
-    /// Its syncer hasn't responded to the assignment in time.
+    /// The node's syncer hasn't responded to the assignment in time.
     pub unresponsive: bool,
 }
 
@@ -73,7 +73,7 @@ pub fn phase(object: Option<&NodePullSecret>, node: NodeView, newest: Revision) 
     if node.unsupported && !node.excluded {
         return Some(Phase::Unsupported);
     }
-    // There is nothing to wait for, so nobody asks whether its syncer responds.
+    // There is nothing to wait for, so it doesn't matter whether its syncer responds.
     if node.excluded && has_nothing(object) {
         return Some(Phase::Excluded);
     }

@@ -29,9 +29,9 @@ pub struct References {
 /// The difference to the desired references.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// To add and to record.
+    /// References to add and to record.
     pub added: Vec<String>,
-    /// To remove, with their record.
+    /// References to remove, with their record.
     pub removed: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ impl References {
         self.change_if(|name| !has(&self.names, name), wanted, stays)
     }
 
-    /// The same for names that only globalps has: what lacks only its record gets it again.
+    /// Like [`Self::change`], for names that only globalps uses: a reference that only lacks its record is recorded again.
     pub fn change_of_own(
         &self,
         wanted: &BTreeSet<&str>,

@@ -15,7 +15,7 @@ use crate::names::{
     DATA_KEY, RESTORE_ANNOTATION, SECRET_LIMIT, SECRET_TYPE, STATE_KEY, STATE_SECRET,
 };
 
-/// What to do if the `GlobalPullSecret` was deleted.
+/// The advice if the `GlobalPullSecret` was deleted.
 pub const RESTORE_CONFIGURATION: &str =
     "`kubectl globalps install --restore-configuration` creates it again as it was";
 /// Beginning of [`sources_removed`].
@@ -44,14 +44,14 @@ const OWN_PREFIX: &str = "globalps.io/";
 /// Content without credentials, which the type of the Secret requires.
 const NO_CREDENTIALS: &[u8] = br#"{"auths":{}}"#;
 
-/// What the controller must not forget when other objects are deleted.
+/// The controller's memory, which must survive the deletion of other objects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
     /// The last configuration in force; `None`: nothing is in force, or it is too large for a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub configuration: Option<Configuration>,
-    /// Of the object that the configuration is of.
+    /// UID of the object with the configuration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
     /// The configuration that was in force before the object was deleted and created with another spec.
@@ -66,12 +66,13 @@ pub struct State {
     /// Names of the Secrets that operators may have.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub operator_secrets: BTreeSet<String>,
-    /// For the proof in these Secrets that the controller wrote them.
+    /// Key of the proof in these Secrets that the controller wrote them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof_key: Option<ProofKey>,
 }
 
-/// With it one can claim a Secret for globalps in a namespace where one may write it, and nothing else. It is printed nowhere.
+/// A user who knows it can pass off a Secret as globalps' own in a namespace where they may write it, and nothing else.
+/// It is never printed.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProofKey(pub [u8; 16]);
 
@@ -85,17 +86,17 @@ impl fmt::Debug for ProofKey {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Configuration {
-    /// Of other programs, such as Helm and Argo CD: without them they would not take the object over.
+    /// Labels of other programs, such as Helm and Argo CD, which would not adopt the object without them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Without those of globalps and of `kubectl apply`.
+    /// Without the annotations of globalps and of `kubectl apply`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// As it was in force.
+    /// The spec that was in force.
     pub spec: GlobalPullSecretSpec,
 }
 
-/// What namespaces may have.
+/// Objects that namespaces may contain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Copies {
@@ -107,7 +108,7 @@ pub struct Copies {
 }
 
 impl Configuration {
-    /// Of the object as the API server has it.
+    /// The configuration in an object of the API server.
     pub fn of(config: &GlobalPullSecret) -> Self {
         let mut annotations = config.annotations().clone();
         annotations.retain(|key, _| key != LAST_APPLIED && !key.starts_with(OWN_PREFIX));
@@ -131,12 +132,12 @@ impl State {
         self.namespaces.is_some() || self.operators
     }
 
-    /// Nothing has to be remembered.
+    /// Whether there is nothing to remember.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// With the configuration that the current one replaced, and with the current one, as far as they fit into a Secret.
+    /// Keeps the configuration that the current one replaced, and the current one, only as far as they fit into a Secret.
     #[must_use]
     pub fn bounded(mut self) -> Self {
         if !self.fits() {
@@ -153,8 +154,8 @@ impl State {
         bytes.len() + NO_CREDENTIALS.len() <= SECRET_LIMIT
     }
 
-    /// With this configuration as the one in force. An object that is created after another one was deleted may be a mistake, so
-    /// the configuration that it replaces is kept.
+    /// The state with this configuration in force. A new object after a deletion may be a mistake, so the configuration
+    /// that it replaces is kept.
     #[must_use]
     pub fn configured(mut self, config: &GlobalPullSecret) -> Self {
         let current = Configuration::of(config);
@@ -170,7 +171,7 @@ impl State {
         self
     }
 
-    /// The configuration to go back to: the last one in force, or, where that is the live one, the one that it replaced.
+    /// The configuration to go back to: the last one in force or, if that is the live one, the one that it replaced.
     pub fn to_restore(self, live: Option<&GlobalPullSecretSpec>) -> Option<Configuration> {
         let is_live = |last: &Configuration| live == Some(&last.spec);
         match self.replaced {
@@ -369,7 +370,7 @@ mod tests {
             (Some("u/7"), true),
             (Some("u/6"), false),
             (Some("u/8"), false),
-            // Of the object before it was restored from a backup.
+            // Refers to the object before it was restored from a backup.
             (Some("other/7"), false),
             (Some("7"), false),
             (Some("/7"), false),

@@ -1,6 +1,6 @@
-//! Nodes without a machine: a program pretends to be their kubelet, and no syncer can run there. Pure.
+//! Nodes without a machine: a program simulates their kubelet, and no syncer can run there. Pure.
 //!
-//! The list is short on purpose: each entry is what the named project sets itself on every such node, and nobody sets on others.
+//! The list is short on purpose: each mark is set by the named project itself on every such node, and on no other.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ const VIRTUAL_NODE_TAINTS: [(&str, Option<&str>); 3] = [
     ("kwok.x-k8s.io/node", None),
 ];
 
-/// By what a node is known to be virtual.
+/// The mark of a virtual node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VirtualMark {
     /// Key and value.
@@ -28,7 +28,7 @@ pub enum VirtualMark {
     Taint(&'static str),
 }
 
-/// As a clause: `it is virtual, by its label …`.
+/// A clause: `it is virtual, by its label …`.
 impl fmt::Display for VirtualMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -38,7 +38,7 @@ impl fmt::Display for VirtualMark {
     }
 }
 
-/// By what a node with these labels and taints (key and value) is known to be virtual; `None`: it isn't.
+/// The mark of a virtual node among these labels and taints (key and value); `None` if there is none.
 pub fn virtual_mark<'a, 'b>(
     label: impl Fn(&str) -> Option<&'a str>,
     taints: impl IntoIterator<Item = (&'b str, &'b str)>,

@@ -94,7 +94,7 @@ pub fn shown_key(key: &str) -> String {
     }
 }
 
-/// Of an image.
+/// Whether the text is the digest of an image.
 fn is_digest(text: &str) -> bool {
     let lengths = [("sha256:", 64), ("sha384:", 96), ("sha512:", 128)];
     lengths.iter().any(|(name, length)| {

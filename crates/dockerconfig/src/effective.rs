@@ -10,11 +10,12 @@ use super::keys::is_for_older_kubelets;
 /// Which readers can authenticate with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Ability {
-    /// None. Docker, containerd and CRI-O send a user only with a password.
+    /// With no reader. Docker, containerd and CRI-O send a user only with a password.
     Nothing,
-    /// Only CRI-O, by `identitytoken`, which it reads beside an `auth`.
+    /// Only with CRI-O, by `identitytoken`, which it reads beside an `auth`.
     Token,
-    /// Not everywhere: neither the response of a credential provider nor the kubelet's request can hold what is not UTF-8.
+    /// Not with all readers: neither the response of a credential provider nor the kubelet's request can contain bytes
+    /// that are not UTF-8.
     Bytes,
     Password,
 }
@@ -86,7 +87,7 @@ impl Entry {
         let index = meant(self.key(), self.index().unwrap_or_default());
         let server = is_hub_server(index).then(|| String::from_utf8_lossy(index));
         let server = server.filter(|key| is_own_index(key));
-        // To CRI-O, this is part of the repository.
+        // CRI-O treats this as part of the repository.
         let path = self.key().split_once('/').map_or("", |(_, path)| path);
         let below = path
             .strip_prefix("v1/")

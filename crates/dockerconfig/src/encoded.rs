@@ -13,8 +13,7 @@ pub(super) const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Maximum number of times that a text is decoded to recognize it.
 const MAX_TIMES: usize = 4;
 
-/// As in Go, line breaks are skipped and unused bits at the end are ignored. The error is the offset of the first byte that is
-/// not base64.
+/// Like Go, skips line breaks and ignores unused bits at the end. The error is the offset of the first byte that is not base64.
 pub(super) fn decode_base64(text: &str, padded: bool) -> Result<Zeroizing<Vec<u8>>, usize> {
     let padding = if padded {
         DecodePaddingMode::RequireCanonical
@@ -59,7 +58,7 @@ fn is_object(text: &str) -> bool {
     Json::parse(text.as_bytes()).is_ok_and(|value| value.kind() == Kind::Object)
 }
 
-/// Whether the text, decoded once or more, is readable text like this. Random bytes are no such text.
+/// Whether the text, decoded once or more, yields readable text that `is_wanted` accepts. Random bytes don't count.
 fn is_base64_of(text: &[u8], is_wanted: impl Fn(&str) -> bool) -> bool {
     let mut text = Zeroizing::new(text.to_vec());
     for _ in 0..MAX_TIMES {
@@ -96,7 +95,7 @@ mod tests {
             (" dTpwYQ== ", false, true),
             // `{{ .Values.auths }}`
             ("e3sgLlZhbHVlcy5hdXRocyB9fQ==", false, false),
-            // `user`, and bytes with a colon that are no text.
+            // `user`, and bytes with a colon that are not text.
             ("dXNlcg==", false, false),
             ("/zr/", false, false),
             ("ADo=", false, false),

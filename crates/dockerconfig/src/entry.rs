@@ -22,7 +22,7 @@ impl Secret {
         Self(Zeroizing::new(bytes.into()))
     }
 
-    /// The bytes themselves, usually text. The caller is responsible for where they go.
+    /// The bytes themselves, usually text. The caller is responsible for not disclosing them.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }
@@ -37,14 +37,14 @@ impl fmt::Debug for Secret {
 /// User and password of a registry. The user is secret as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
-    /// Of `auth`, before its first colon, or of `username`; may be empty.
+    /// From `auth`, before its first colon, or from `username`; may be empty.
     pub username: Secret,
-    /// Of `auth`, after its first colon, or of `password`; may be empty.
+    /// From `auth`, after its first colon, or from `password`; may be empty.
     pub password: Secret,
 }
 
 impl Credential {
-    /// What a kubelet sends for an entry without credentials.
+    /// The credential that a kubelet sends for an entry without credentials.
     pub(super) fn empty() -> Self {
         Self {
             username: Secret::new(""),
@@ -90,7 +90,7 @@ pub enum EntryError {
 const KNOWN: [&str; 5] = ["username", "password", "email", "auth", IDENTITY_TOKEN];
 const IDENTITY_TOKEN: &str = "identitytoken";
 
-/// What a kubelet makes of a key, cached because every query needs it.
+/// The kubelet's interpretation of a key, cached because every query needs it.
 #[derive(Clone)]
 enum Index {
     /// The kubelet can't parse it and ignores the entry.
@@ -191,7 +191,7 @@ impl Entry {
         }
     }
 
-    /// The same text for all keys that are the same registry. See [`super::canonical_key`].
+    /// The same text for all keys of the same registry. See [`super::canonical_key`].
     pub fn canonical_key(&self) -> Cow<'_, str> {
         self.index()
             .map_or(Cow::Borrowed(self.key.as_str()), |index| {
@@ -199,8 +199,8 @@ impl Entry {
             })
     }
 
-    /// What a kubelet reads from the entry. `None` if there is no `auth`, user or password; the kubelet would send two empty
-    /// strings. A non-empty `auth` takes precedence over `username` and `password`.
+    /// The credential that a kubelet reads from the entry. `None` if there is no `auth`, user or password; the kubelet
+    /// would send two empty strings. A non-empty `auth` takes precedence over `username` and `password`.
     pub fn credential(&self) -> Result<Option<&Credential>, EntryError> {
         match &self.credential {
             Ok(credential) => Ok(credential.as_ref()),
@@ -208,7 +208,8 @@ impl Entry {
         }
     }
 
-    /// What containers/image reads: only `auth`, which must be padded, and `identitytoken`. `Ok(None)`: nothing.
+    /// The credential that containers/image reads: only from `auth`, which must be padded, and `identitytoken`.
+    /// `Ok(None)` if there is none.
     pub(super) fn crio_credential(&self) -> Result<Option<Credential>, EntryError> {
         let auth = text(&self.fields, "auth").unwrap_or_default();
         let decoded = decode_base64(&auth, true).map_err(EntryError::NotBase64)?;
@@ -257,8 +258,8 @@ impl Entry {
         text(&self.fields, "auth").is_some_and(|auth| !auth.is_empty())
     }
 
-    /// The entry under this key, with a padded `auth` that every reader understands, and with its other fields but for those
-    /// because of which CRI-O could read nothing of the file.
+    /// The entry under this key, with a padded `auth` that every reader understands, and with its other fields except
+    /// those that would prevent CRI-O from reading the file.
     pub(super) fn normalised_as(&self, key: String) -> Self {
         let mut entry = self.clone();
         entry.index = Index::of(&key);

@@ -21,14 +21,14 @@ pub enum Lifetime {
     Until(Timestamp),
     /// This many hours after it was issued; when that was is unknown.
     Hours(u8),
-    /// For the CI job that it was issued for, or for hours.
+    /// The token is valid for the CI job that it was issued for, or for hours.
     Job,
 }
 
 /// When a credential expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
-    /// From this moment on the registry rejects it.
+    /// When the registry begins to reject it.
     pub at: Timestamp,
     /// When it was issued, before `at`; `None`: unknown.
     pub issued: Option<Timestamp>,
@@ -39,7 +39,7 @@ const ECR_HOURS: u8 = 12;
 
 /// Tokens of a GitHub installation, such as `GITHUB_TOKEN` of a workflow, and of a GitLab job.
 const JOB_TOKENS: [&str; 2] = ["ghs_", "glcbt-"];
-/// Of a user, by a GitHub App.
+/// Prefix of a user's token that a GitHub App issues.
 const GITHUB_USER_TOKEN: &str = "ghu_";
 /// GitHub's personal access tokens, and those of OAuth apps.
 const GITHUB_LASTING: [&str; 3] = ["ghp_", "github_pat_", "gho_"];

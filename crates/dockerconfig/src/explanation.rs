@@ -1,33 +1,33 @@
-//! What the readers of a credentials file do for an image.
+//! The behaviour of the readers of a credentials file for an image.
 
 use super::entry::Credential;
 
 /// One credential for an image, with its key as written.
 #[derive(Clone, Debug)]
 pub struct Try {
-    /// As in the file, for people: two spellings of a registry stay apart.
+    /// The key as in the file, for users: two spellings of a registry stay distinct.
     pub key: String,
-    /// What is sent; user or password may be empty.
+    /// The credential that is sent; user or password may be empty.
     pub credential: Credential,
 }
 
-/// What CRI-O does for an image.
+/// CRI-O's behaviour for an image.
 #[derive(Clone, Debug)]
 pub enum Crio {
-    /// It sends this one and tries no other.
+    /// It sends this credential and tries no other.
     Credential(Try),
-    /// It asks without credentials.
+    /// It sends a request without credentials.
     None,
     /// The pull fails before CRI-O contacts the registry. The key of the entry that causes it, if any.
     Error {
-        /// As written; empty: the image's name is the cause.
+        /// The key as written; empty if the image's name is the cause.
         key: String,
         /// A clause about the key or the image.
         why: &'static str,
     },
 }
 
-/// What the readers of a file do for one image.
+/// The behaviour of the readers of a file for one image.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     /// `HOST/PATH` with Docker's defaults, as the kubelet matches it: `docker.io/library/nginx`.
@@ -36,6 +36,6 @@ pub struct Explanation {
     pub accepted: bool,
     /// Tried in this order until a pull succeeds.
     pub tries: Vec<Try>,
-    /// What CRI-O may do. Several if it picks one of several keys that are the same to it.
+    /// What CRI-O may do. Several if it picks one of several keys that it treats as equal.
     pub crio: Vec<Crio>,
 }

@@ -1,4 +1,4 @@
-//! What there is to say about a credentials file.
+//! Findings about a credentials file.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::canonical::shown_key;
 
-/// Of a key for which no reader has an image.
+/// Codes of a key under which no reader looks up an image.
 pub(super) const MATCHES_NO_IMAGE: [Code; 6] = [
     Code::EmptyKey,
     Code::KeyNotUrl,
@@ -22,7 +22,7 @@ pub(super) const MATCHES_NO_IMAGE: [Code; 6] = [
 pub enum Severity {
     /// A node would reject the file or ignore the entry.
     Error,
-    /// It works, but may not do what it seems to do.
+    /// The entry works, but may not have the intended effect.
     Warning,
 }
 
@@ -47,7 +47,7 @@ pub enum Code {
     NotObject,
     /// The registries are at the top level, as in `.dockercfg`.
     OldForm,
-    /// There is no `auths`, or it is not at the top level.
+    /// `auths` is missing, or not at the top level.
     NoAuths,
     /// `auths` is not an object.
     AuthsNotObject,
@@ -68,7 +68,7 @@ pub enum Code {
     // The rest are warnings.
     /// Nothing is before the colon of `auth`.
     EmptyUser,
-    /// Nothing is after the colon of `auth`.
+    /// `auth` has nothing after the colon.
     EmptyPassword,
     /// User or password is not UTF-8.
     NotUtf8,
@@ -78,9 +78,9 @@ pub enum Code {
     Unpadded,
     /// User and password are there, but `auth` is not, which is all that CRI-O reads.
     NoAuth,
-    /// Nothing in the entry could be sent.
+    /// No field of the entry can be sent as a credential.
     NoCredential,
-    /// Only `identitytoken` is there, which kubelets don't read.
+    /// The entry only has `identitytoken`, which kubelets don't read.
     IdentityTokenOnly,
     /// `credHelpers` names programs that nodes don't have, or is not an object of strings.
     CredHelpers,
@@ -133,7 +133,7 @@ pub struct Finding {
     pub registry: String,
     /// A clause in lower case without a full stop.
     pub message: Cow<'static, str>,
-    /// What to do, in the imperative; part of what people see, but not of JSON.
+    /// What to do, in the imperative; shown to users, but not part of JSON.
     #[serde(skip)]
     pub hint: &'static str,
 }

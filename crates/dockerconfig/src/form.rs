@@ -2,10 +2,10 @@
 
 use super::encoded::{BYTE_ORDER_MARK, is_base64_of_object};
 
-/// What the content is instead.
+/// The actual form of content that is not a credentials file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each says it in its message")]
-pub enum Form {
+pub enum FileForm {
     #[error("it contains a byte order mark (U+FEFF), so nodes reject it")]
     ByteOrderMark,
     #[error("it is UTF-16, and nodes read only UTF-8")]
@@ -16,8 +16,8 @@ pub enum Form {
     Manifest,
 }
 
-impl Form {
-    /// Of content that is not JSON from this offset on.
+impl FileForm {
+    /// The form of content that is not JSON from this offset on.
     pub(super) fn of(bytes: &[u8], offset: usize) -> Option<Self> {
         if is_utf16(bytes) {
             Some(Self::Utf16)

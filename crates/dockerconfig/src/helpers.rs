@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use super::entry::folds_to;
 use super::json::{Json, Kind};
 
-/// The programs that a file names, as Go reads them: the case of a name is ignored, and null is no value.
+/// The programs that a file names, as Go reads them: member names match regardless of case, and null counts as missing.
 #[derive(Clone, Default)]
 pub struct Helpers {
-    /// By registry, as written. To docker and containers/image, a registry with an empty name is one without a program, although
-    /// `credsStore` names one.
+    /// The helpers by registry, as written. For docker and containers/image, an empty name means that the registry has
+    /// no helper, even if `credsStore` names one.
     of_registries: BTreeMap<String, String>,
-    /// Of all other registries; empty: none.
+    /// The helper of all other registries; empty if there is none.
     store: String,
     /// `credHelpers` is not an object of strings, so docker and containers/image reject the file.
     has_bad_registries: bool,

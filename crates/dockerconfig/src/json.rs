@@ -81,7 +81,7 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// The text of a string; `None`: it is no string.
+    /// The text of a string; `None` for any other type.
     pub(super) fn text(self) -> Option<String> {
         (self.kind() == Kind::String).then(|| unquote(self.0))
     }
@@ -236,7 +236,7 @@ impl Scanner<'_> {
                     }
                     self.at += 1;
                     self.space();
-                    // In ASCII, `]` and `}` come two after `[` and `{`.
+                    // In ASCII, `]` and `}` come two positions after `[` and `{`.
                     let closing = byte + 2;
                     open.push(closing);
                     if self.peek() != Some(closing) {

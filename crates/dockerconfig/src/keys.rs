@@ -16,7 +16,7 @@ const NOT_THE_HUB: [&str; 5] = [
 const HOST_HINT: &str =
     "write the registry as images name it, for example `quay.io` or `quay.io/org`";
 
-/// What a URL may have in its host, but no image's name: variables and placeholders that nothing replaced.
+/// Characters that a URL's host may contain, but no image name: they come from variables and placeholders that were not replaced.
 const NOT_IN_HOSTS: [char; 14] = [
     '$', '<', '>', '(', ')', '&', '\'', '"', '!', '+', ',', ';', '=', '~',
 ];

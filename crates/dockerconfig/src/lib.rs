@@ -26,7 +26,7 @@ pub use entry::{Credential, Entry, Secret};
 pub use expiry::{Expiry, Lifetime, expiry, lifetime};
 pub use explanation::{Crio, Explanation, Try};
 pub use finding::{Code, Finding, Severity};
-pub use form::Form;
+pub use form::FileForm;
 pub use helpers::Helpers;
 pub use image::ImageError;
 pub use matching::{attempts, explain, host_labels, may_serve};

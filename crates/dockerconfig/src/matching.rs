@@ -45,8 +45,8 @@ fn is_crio_name(repository: &str) -> bool {
     repository.len() <= 255 && (host.contains(['.', ':']) || host == "localhost")
 }
 
-/// What the kubelet tries for an image, in order, with these configs in its keyring in this order; each with the index of its
-/// config. Unlike [`explain`], it ignores entries that the kubelet can't read.
+/// The credentials that the kubelet tries for an image, in order, with these configs in its keyring in this order; each
+/// with the index of its config. Unlike [`explain`], ignores entries that the kubelet can't read.
 pub fn attempts(configs: &[&DockerConfig], image: &str) -> Result<Vec<(usize, Try)>, ImageError> {
     Ok(tries(configs, &repository(image)?))
 }
@@ -116,7 +116,7 @@ fn indexed(configs: &[&DockerConfig], wanted: impl Fn(&[u8]) -> bool) -> Vec<(us
         .filter_map(|(at, entry)| Some((entry.index()?, at, entry)))
         .filter(|(key, ..)| wanted(key))
         .collect();
-    // In reverse byte order, not by length; this puts a longer path of the same host first.
+    // In reverse byte order, not by length. This puts a longer path of the same host first.
     found.sort_by(|(one, ..), (other, ..)| other.cmp(one));
     let tried = |(_, at, entry): (&[u8], usize, &Entry)| {
         let credential = entry.credential().ok()?;
@@ -290,7 +290,7 @@ fn match_class(class: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     }
 }
 
-/// One byte of a class; the class must continue after it.
+/// Reads one byte of a class. The class must continue after it.
 fn class_member(class: &[u8]) -> Option<(u8, &[u8])> {
     let (first, after) = class.split_first()?;
     let (member, after) = match first {

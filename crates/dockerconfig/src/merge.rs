@@ -26,11 +26,11 @@ pub enum Precedence {
 pub struct Conflict {
     /// Canonical key.
     pub registry: String,
-    /// Whose credentials are in the merged file.
+    /// The file whose credentials are in the merged file.
     pub effective: Precedence,
 }
 
-/// Both files as one.
+/// The result of merging two files.
 #[derive(Clone, Debug)]
 pub struct Merged {
     /// One entry for each registry of either file.
@@ -39,7 +39,7 @@ pub struct Merged {
     pub conflicts: Vec<Conflict>,
 }
 
-/// What several files come to: one effective entry for each registry, however its key is written.
+/// The combination of several files: one effective entry for each registry, however its key is written.
 pub struct Combined<'a> {
     /// By canonical key.
     registries: BTreeMap<Cow<'a, str>, Registry<'a>>,
@@ -163,7 +163,7 @@ pub fn merge(original: &DockerConfig, additional: &DockerConfig, precedence: Pre
 /// The result of a merge on a node.
 #[derive(Clone, Debug)]
 pub struct NodeMerge {
-    /// What the node gets: its own entries and the managed ones.
+    /// The resulting file of the node: its own entries and the managed ones.
     pub config: DockerConfig,
     /// The managed entries in it.
     pub managed: DockerConfig,

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::effective::Ability;
 use super::encoded::is_encoded_object;
 use super::entry::{Entry, folds_to};
-use super::form::Form;
+use super::form::FileForm;
 use super::helpers::{Helpers, is_object_of_strings};
 use super::json::{Json, Kind, object};
 use super::keys::matches_no_image;
@@ -48,9 +48,9 @@ pub enum ParseError {
     AuthsNotObject,
     #[error("`auths` is a string that contains an object: it was encoded twice")]
     AuthsEncodedTwice,
-    /// It is not a credentials file, but this.
+    /// The content is not a credentials file, but has this form.
     #[error("{0}")]
-    Form(Form),
+    Form(FileForm),
 }
 
 /// Reads `{"auths": {...}}` like the kubelet's decoder: the case of `auths` is ignored, several `auths` are combined, the last of
@@ -67,7 +67,7 @@ pub fn parse_with(
     let json = Json::parse(bytes).map_err(|error| not_json(bytes, error.offset))?;
     match json.kind() {
         Kind::Object | Kind::Null => {}
-        _ if is_encoded_object(json) => return Err(ParseError::Form(Form::EncodedTwice)),
+        _ if is_encoded_object(json) => return Err(ParseError::Form(FileForm::EncodedTwice)),
         _ => return Err(ParseError::NotObject),
     }
     let mut config = DockerConfig::default();
@@ -103,7 +103,7 @@ pub fn parse_with(
 
 /// Line and column start at 1; the column counts bytes.
 fn not_json(bytes: &[u8], offset: usize) -> ParseError {
-    if let Some(form) = Form::of(bytes, offset) {
+    if let Some(form) = FileForm::of(bytes, offset) {
         return ParseError::Form(form);
     }
     let before = &bytes[..offset];
@@ -147,12 +147,12 @@ impl DockerConfig {
         }
     }
 
-    /// In the order of the file. Of several with the same key, the last one at the place of the first.
+    /// In the order of the file. If a key is repeated, the last value counts, at the position of the first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// It contains nothing that a reader could use.
+    /// Whether the file contains nothing that a reader could use.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.others.0.is_empty()
     }
@@ -196,7 +196,7 @@ impl DockerConfig {
         self.has_auths
     }
 
-    /// The same top-level members with other entries.
+    /// The same top-level members, with other entries.
     #[must_use]
     pub fn with_entries(&self, entries: Vec<Entry>) -> Self {
         Self {
@@ -207,7 +207,7 @@ impl DockerConfig {
         }
     }
 
-    /// Without what makes a kubelet reject the whole file.
+    /// Without the entries that make a kubelet reject the whole file.
     #[must_use]
     pub fn without_unreadable(&self) -> Self {
         let entries = self.entries.iter();

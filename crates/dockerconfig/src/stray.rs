@@ -6,7 +6,8 @@ use super::encoded::BYTE_ORDER_MARK;
 use super::entry::Credential;
 
 impl Credential {
-    /// What is most likely not part of the user or the password, although nodes send it. The text contains no part of them.
+    /// Characters that are most likely not part of the user or the password, although nodes send them. The text
+    /// contains no part of either.
     pub fn stray_characters(&self) -> Option<String> {
         let parts = [("user", &self.username), ("password", &self.password)];
         let mut found = parts

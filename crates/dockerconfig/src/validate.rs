@@ -4,7 +4,7 @@ use super::canonical::shown_key;
 use super::effective::Ability;
 use super::entry::{Entry, EntryError};
 use super::finding::{Code, Finding};
-use super::form::Form;
+use super::form::FileForm;
 use super::keys::key_findings;
 use super::parse::{DockerConfig, ParseError, parse};
 
@@ -34,8 +34,8 @@ pub fn validate_data(data: Option<&[u8]>) -> (Option<DockerConfig>, Vec<Finding>
     validate_bytes(bytes)
 }
 
-/// The same for data that replaces `before`. Entries of which none can authenticate are an error if the ones before could: most
-/// likely a generator had nothing to write. Where nothing is in force they harm nothing.
+/// Like [`validate`], for data that replaces `before`. If no entry can authenticate but one could before, this is an
+/// error: most likely a generator had nothing to write. If nothing is in force, such entries are harmless.
 pub fn validate_replacement(
     data: Option<&[u8]>,
     before: Option<&[u8]>,
@@ -93,10 +93,10 @@ fn unparsable(error: &ParseError) -> Finding {
         ParseError::AuthsEncodedTwice => (Code::EncodedTwice, FORM_HINT),
         ParseError::Form(form) => {
             let code = match form {
-                Form::ByteOrderMark => Code::ByteOrderMark,
-                Form::Utf16 => Code::Utf16,
-                Form::EncodedTwice => Code::EncodedTwice,
-                Form::Manifest => Code::Manifest,
+                FileForm::ByteOrderMark => Code::ByteOrderMark,
+                FileForm::Utf16 => Code::Utf16,
+                FileForm::EncodedTwice => Code::EncodedTwice,
+                FileForm::Manifest => Code::Manifest,
             };
             (code, form.hint())
         }
@@ -117,7 +117,7 @@ pub fn validate(config: &DockerConfig) -> Vec<Finding> {
             "move the registries below `auths`",
         ));
     } else if config.is_manifest() {
-        findings.push(unparsable(&ParseError::Form(Form::Manifest)));
+        findings.push(unparsable(&ParseError::Form(FileForm::Manifest)));
     } else if config.is_nested() {
         findings.push(Finding::error(
             Code::NoAuths,

@@ -1,11 +1,11 @@
 //! How an API server fails.
 
-/// What the API server does instead of responding.
+/// The API server's behaviour instead of a normal response.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
     /// A failure with this status code.
     Code(u16),
-    /// The same with this message.
+    /// Like `Code`, with this message.
     Answer(u16, &'static str),
     /// The connection stays open without a byte.
     Silence,

@@ -1,5 +1,5 @@
-//! A fake API server for tests: it stores objects, enforces rights, serves watches, and fails where a test wants it to. A
-//! `kube` client calls it directly, other clients on a local port.
+//! A fake API server for tests: it stores objects, enforces permissions, serves watches, and fails as the test
+//! requests. A `kube` client calls it directly, other clients through a local port.
 
 mod answers;
 mod faults;
@@ -58,7 +58,7 @@ impl FakeApi {
         api
     }
 
-    /// From now on nothing that grows is recorded of requests.
+    /// Stops recording requests, so that nothing grows.
     #[must_use]
     pub fn unrecorded(self) -> Self {
         self.state().is_unrecorded = true;
@@ -93,7 +93,7 @@ impl FakeApi {
         self
     }
 
-    /// Its clock is this many seconds behind that of this machine.
+    /// Sets its clock behind that of this machine by this many seconds.
     #[must_use]
     pub fn with_clock_behind(self, seconds: i64) -> Self {
         self.state().is_behind = Some(SignedDuration::from_secs(seconds));
@@ -110,7 +110,8 @@ impl FakeApi {
         self
     }
 
-    /// For the first `times` changes that [`State::changes`] calls so, or requests with this verb and path, or below it.
+    /// Fails the first `times` changes with this name in [`State::changes`], or requests with this verb and this path
+    /// or one below it.
     #[must_use]
     pub fn with_fault(self, request: &str, fault: Fault, times: usize) -> Self {
         let fault = (request.to_owned(), fault, times);
@@ -118,7 +119,7 @@ impl FakeApi {
         self
     }
 
-    /// The same for all of them from now on; `None`: for none.
+    /// Like [`Self::with_fault`], for all of them from now on; `None` ends the fault.
     pub fn fail(&self, request: &str, fault: impl Into<Option<Fault>>) {
         let mut state = self.state();
         state.faults.retain(|(of, ..)| of != request);
@@ -132,7 +133,7 @@ impl FakeApi {
         self.state().faults.clear();
     }
 
-    /// What it has. Nobody else gets a response meanwhile.
+    /// The state. Other requests get no response while it is locked.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -183,7 +184,7 @@ impl FakeApi {
         Client::new(service, "kube-system")
     }
 
-    /// Its URL on a local port, which it serves until the process ends.
+    /// Its URL on a local port, which is served until the process ends.
     pub fn address(&self) -> String {
         static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
         let address = self.address.get_or_init(|| {
@@ -242,7 +243,7 @@ impl FakeApi {
         self.state().news.receiver_count()
     }
 
-    /// What changes after the version that the request names.
+    /// The changes after the version in the request.
     fn watch(
         &self,
         request: Request,

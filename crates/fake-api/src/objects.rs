@@ -68,7 +68,7 @@ pub(crate) fn is_child(path: &str, list: &str) -> bool {
     let Some((parent, _)) = path.rsplit_once('/') else {
         return false;
     };
-    // Of every namespace.
+    // In every namespace.
     let namespaced = parent
         .strip_prefix(api)
         .and_then(|rest| rest.strip_prefix("/namespaces/"))

@@ -5,11 +5,11 @@ use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderName};
 use hyper::http::request::Parts;
 use serde_json::Value;
 
-/// One request as RBAC sees it.
+/// One request in RBAC's terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Right {
     pub verb: String,
-    /// With its group: `deployments.apps`.
+    /// Including the group: `deployments.apps`.
     pub resource: String,
     pub namespace: String,
     /// Empty in a rule: every name.
@@ -32,7 +32,7 @@ pub struct Request {
     pub path: String,
     query: String,
     pub headers: HeaderMap,
-    /// Null if it is no JSON.
+    /// Null if it is not JSON.
     pub body: Value,
 }
 

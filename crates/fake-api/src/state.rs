@@ -1,4 +1,4 @@
-//! What the API server has, and how requests read and change it.
+//! The state of the API server, and how requests read and change it.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ pub(crate) enum Reply {
     Silence,
 }
 
-/// What the API server has.
+/// The state of the API server.
 #[derive(Default)]
 pub struct State {
     pub objects: Objects,
@@ -35,14 +35,14 @@ pub struct State {
     pub insisted: Objects,
     /// Fields by path that responses have instead of those of the object.
     pub said: Objects,
-    /// What a controller does when a watch starts.
+    /// A controller's reaction when a watch starts.
     pub(crate) controller: Option<fn(&mut Objects)>,
     /// `None`: everything is allowed.
     pub(crate) rights: Option<Vec<Right>>,
     pub(crate) rule: Option<Rule>,
-    /// By the name of a change, or by verb and path, also of what is below: this many times.
+    /// By name of a change, or by verb and path including paths below it: the fault and the number of times.
     pub(crate) faults: Vec<(String, Fault, usize)>,
-    /// By how much its clock is behind; `None`: its responses have no `Date`.
+    /// How far its clock is behind; `None`: its responses have no `Date`.
     pub(crate) is_behind: Option<SignedDuration>,
     /// Verb and path of each request.
     pub requests: Vec<String>,
@@ -193,7 +193,7 @@ impl State {
             ("create", _) if right.resource == "pods/eviction" => {
                 self.evict(request.path.trim_end_matches("/eviction"), body)
             }
-            // Nobody reads them again.
+            // Nothing reads them again.
             ("create", _) if right.resource.starts_with("events") => (201, body.clone()),
             ("create", Some(_)) => failure(409, "AlreadyExists", "it already exists"),
             ("create", None) if request.is_dry_run() => (201, body.clone()),
@@ -233,7 +233,7 @@ impl State {
         let page: Vec<Value> = items.iter().skip(from).take(limit).map(shown).collect();
         let end = from + page.len();
         let next = (end < items.len()).then(|| end.to_string());
-        // As the real one, if it has no metadata to show.
+        // Like the real one, if it has no metadata to show.
         let items = (!page.is_empty() || !request.is_metadata()).then_some(page);
         let mut list =
             json!({"apiVersion": "v1", "kind": "List", "items": items, "metadata": version});
@@ -353,7 +353,7 @@ impl State {
         success(201)
     }
 
-    /// What has changed after the version, and the version up to which this is all.
+    /// The changes after the version, and the version up to which they are complete.
     pub(crate) fn events(&self, request: &Request, since: u64) -> (Vec<Value>, u64) {
         let path = request.path.as_str();
         let version = |object: &Value| {

@@ -1,4 +1,4 @@
-//! What runs on nodes: the syncer, or the restorer.
+//! The agents on nodes: the syncer, or the restorer.
 
 use globalps_core::names::{RESTORER, SYNCER};
 

@@ -1,5 +1,5 @@
-//! What the controller may write of an agent's objects: what the builders make of some `GlobalPullSecret`, and what the API server
-//! adds to it.
+//! What the controller may write to an agent's objects: the builders' output for any `GlobalPullSecret`, and the fields
+//! that the API server adds.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use super::{Agent, value};
 /// The name of the object, which is also that of its account, Role and pods.
 const NAME: &str = "object.metadata.name";
 
-/// As the API server completes it.
+/// The object as the API server completes it.
 fn completed(namespace: &str) -> Value {
     let spec = GlobalPullSecretSpec::default();
     let mut set = built(Agent::Syncer, namespace, "", &spec);
@@ -60,7 +60,7 @@ fn allowed_items(allowed: &Allowed) -> AllowedItems {
     let files = allowed.config_files().iter().map(|file| (Some(file), None));
     let providers = allowed.providers().iter().map(|paths| (None, Some(paths)));
     let (mut variables, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    // Those that no spec changes.
+    // The ones that no spec changes.
     let (mut others, mut mounts) = (BTreeSet::new(), BTreeSet::new());
     for (config_file, provider) in files.chain(providers) {
         let mut spec = GlobalPullSecretSpec::default();

@@ -27,8 +27,8 @@ const CONFIG_FILES: [&str; 3] = [
     "/var/snap/microk8s/common/var/lib/kubelet/config.json",
 ];
 
-/// Where distributions keep credential providers: the configuration and the directory of binaries. K3s and RKE2, EKS, AKS,
-/// `OpenShift`, GKE.
+/// The paths of credential providers on known distributions: the configuration and the directory of binaries. K3s and
+/// RKE2, EKS, AKS, `OpenShift`, GKE.
 const PROVIDERS: [(&str, &str); 6] = [
     (
         "/var/lib/rancher/credentialprovider/config.yaml",

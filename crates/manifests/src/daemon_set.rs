@@ -22,7 +22,7 @@ use super::placement::placed;
 use super::quota::NODE_CRITICAL;
 use super::{named, pull_secrets, quantities, value};
 
-/// Where the pod mounts the node's directories.
+/// The pod's mount point for the node's directories.
 const KUBELET_MOUNT: &str = "/host/kubelet";
 const DBUS_MOUNT: &str = "/host/run/dbus";
 const PROVIDER_CONFIG_MOUNT: &str = "/host/provider-config";
@@ -49,7 +49,7 @@ pub(super) fn daemon_set(
     )
 }
 
-/// With the placement and the resources that it has by default.
+/// With the default placement and resources.
 fn of_defaults(
     agent: Agent,
     namespace: &str,

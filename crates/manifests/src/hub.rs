@@ -1,4 +1,4 @@
-//! What `install --hub` creates on a management cluster: the hub, its custom resources and permissions.
+//! The objects that `fleet install` creates on a management cluster: the hub, its custom resources and permissions.
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::{CONTROLLER_NAMESPACE, GROUP, HUB, HUB_LEADER, MAX_SHARDS, hub_shard};
@@ -15,7 +15,7 @@ use super::rbac::{cluster_role, cluster_role_binding, role, role_binding, rule, 
 use super::schema::crd;
 use super::{named, quota, value};
 
-/// What the manifests of a hub depend on.
+/// Input of the hub's manifests.
 #[derive(Clone, Debug)]
 pub struct HubInstall {
     /// Reference of the controller's image, which contains the hub.

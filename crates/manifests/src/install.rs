@@ -1,4 +1,4 @@
-//! What `kubectl globalps install` creates in a cluster: the custom resources and the controller.
+//! The objects that `kubectl globalps install` creates in a cluster: the custom resources and the controller.
 
 use globalps_core::api::{
     DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
@@ -23,9 +23,9 @@ use super::{
     quota, roles, syncer, value,
 };
 
-/// What the manifests of an installation depend on.
+/// Input of an installation's manifests.
 #[derive(Clone, Debug, Default)]
-pub struct Install {
+pub struct Manifests {
     /// Reference with tag or digest, for both replicas.
     pub controller_image: String,
     /// Reference with tag or digest, for the agents on nodes.
@@ -52,7 +52,7 @@ pub struct Install {
     pub allowed: Allowed,
 }
 
-impl Install {
+impl Manifests {
     /// The defaults with these two images.
     pub fn of_images(controller: impl Into<String>, syncer: impl Into<String>) -> Self {
         Self {
@@ -142,7 +142,7 @@ impl Install {
         objects
     }
 
-    /// Only what was requested: all other fields belong to the user and keep their defaults.
+    /// Only the requested fields: all others belong to the user and keep their defaults.
     fn spec(&self) -> serde_json::Map<String, Value> {
         let mut spec = serde_json::Map::new();
         if let Some(original) = &self.original {
@@ -187,7 +187,8 @@ impl Install {
                 format!("--namespace={}", self.namespace),
                 format!("--syncer-image={}", self.syncer_image),
             ],
-            // It uses 10 to 20 MiB. The limit leaves room for 32 sources of 1 MB each, even though together they can't be valid.
+            // The controller uses 10 to 20 MiB. The limit leaves room for 32 sources of 1 MB each, even though together
+            // they can't be valid.
             memory: "256Mi",
             config: Some((REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR)),
         })

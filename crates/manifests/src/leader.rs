@@ -46,7 +46,7 @@ fn leader(name: &str) -> ServiceAccount {
     }
 }
 
-/// What leader election needs: these Leases, and the object that names the leader.
+/// Permissions for leader election: these Leases, and the object that names the leader.
 pub(super) fn rules(leases: Vec<String>, leader: &str) -> Vec<PolicyRule> {
     let leases = PolicyRule {
         resource_names: Some(leases),
@@ -130,8 +130,8 @@ fn holder_and_pod() -> [(String, String); 2] {
     ]
 }
 
-/// The same for the hub: only the leader writes what each cluster should have. Revisions need no policy, since they are
-/// immutable and have a checksum; writes into a member cluster carry the Secret's `resourceVersion`.
+/// Like [`objects`], for the hub: only the leader writes the desired state of each cluster. Revisions need no policy,
+/// because they are immutable and have a checksum; writes into a member cluster carry the Secret's `resourceVersion`.
 pub(super) fn hub_objects() -> [Value; 3] {
     let policy = Policy {
         params: PARAMS,

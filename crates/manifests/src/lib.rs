@@ -30,7 +30,7 @@ pub use allowed::Allowed;
 pub use daemon_set::provider_paths_of;
 pub use hub::HubInstall;
 pub use hub_member::{HUB_TOKEN_SECRET, hub_member, hub_registration};
-pub use install::{Install, sources_access};
+pub use install::{Manifests, sources_access};
 pub use namespaced::NamespaceAccess;
 pub use operators::OperatorAccess;
 pub use roles::{OPERATOR, VIEWER};

@@ -1,4 +1,4 @@
-//! Who may open a connection to the pods of globalps.
+//! Which clients may connect to the pods of globalps.
 
 use globalps_core::names::{CONTROLLER, CONTROLLER_NAMESPACE, METRICS_PORT, SYNCER};
 use k8s_openapi::api::networking::v1::{

@@ -1,4 +1,4 @@
-//! What delivery to operators needs in addition: permissions of the controller.
+//! The controller's additional permissions for delivery to operators.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What binds an agent to its node: the API server accepts a node's status only from a pod on that node.
+//! Binds an agent to its node: the API server accepts a node's status only from a pod on that node.
 
 use globalps_core::names::{GROUP, VERSION};
 use serde_json::Value;

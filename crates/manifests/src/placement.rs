@@ -1,4 +1,4 @@
-//! What a `GlobalPullSecret` changes of the agents' pods as Kubernetes takes it: where they run, and what they use.
+//! The fields of the agents' pods that a `GlobalPullSecret` changes, in Kubernetes' form: placement and resources.
 
 use serde_json::{Value, json};
 

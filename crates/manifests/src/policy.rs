@@ -108,8 +108,8 @@ pub(super) fn writes_and_deletes<const R: usize>(
     }
 }
 
-/// A parameter in the controller's namespace. Without it the policy is not in force; otherwise nobody could delete what the
-/// policy protects. The controller itself can't delete a parameter.
+/// A parameter in the controller's namespace. Without it the policy is not in force; otherwise no user could delete the
+/// objects that the policy protects. The controller itself can't delete a parameter.
 pub(super) fn param(name: &str) -> ParamRef {
     ParamRef {
         name: Some(name.to_owned()),

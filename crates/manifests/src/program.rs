@@ -17,7 +17,7 @@ use super::{named, pull_secrets, quantities};
 
 /// uid and gid of the programs; the images name them too.
 const USER: i64 = 65532;
-/// One leads, the other stands by.
+/// One replica leads, the other stands by.
 const REPLICAS: i32 = 2;
 
 pub(super) struct Program<'a> {
@@ -31,7 +31,7 @@ pub(super) struct Program<'a> {
     pub(super) image_pull_secret: Option<&'a str>,
     /// Memory limit.
     pub(super) memory: &'static str,
-    /// `ConfigMap` that need not exist, and the directory where the program finds its keys as files.
+    /// An optional `ConfigMap`, and the directory in which the program finds its keys as files.
     pub(super) config: Option<(&'static str, &'static str)>,
 }
 

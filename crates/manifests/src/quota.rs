@@ -17,7 +17,7 @@ pub(super) const NODE_CRITICAL: &str = "system-node-critical";
 /// A million, as the API server writes it: more than any cluster has, so that it limits nothing.
 const PODS: &str = "1M";
 
-/// For the programs, and for the syncers, which run in this namespace. In `kube-system` these classes need none.
+/// For the programs, and for the syncers, which run in this namespace. `kube-system` needs no quota for these classes.
 pub(super) fn objects(syncers: &str) -> Vec<Value> {
     let mut namespaces = vec![CONTROLLER_NAMESPACE];
     if ![CONTROLLER_NAMESPACE, "kube-system"].contains(&syncers) {

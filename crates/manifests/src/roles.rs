@@ -1,4 +1,4 @@
-//! `ClusterRole`s for people: what one needs to look at globalps, and to work with it day by day. They bind nobody.
+//! `ClusterRole`s for users: to view globalps, and to operate it. They have no bindings.
 
 use globalps_core::names::{
     ADDITIONAL_SECRET, CONTROLLER, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, LEASE, RESTORER,
@@ -38,7 +38,8 @@ fn viewed() -> PolicyRule {
     rule(GROUP, kinds, [], READ)
 }
 
-/// Without the right to create Secrets: RBAC can't restrict it by name, and a Secret of some types is a token of another account.
+/// Without the permission to create Secrets: RBAC can't restrict it by name, and a Secret of some types is a token of
+/// another account.
 fn operated() -> Vec<PolicyRule> {
     let history = (0..HISTORY_SLOTS).map(history_secret);
     vec![

@@ -62,7 +62,7 @@ fn bound(schema: &mut JSONSchemaProps) {
 mod tests {
     use serde_json::Value;
 
-    use super::super::{HubInstall, Install};
+    use super::super::{HubInstall, Manifests};
     use super::*;
 
     /// Every field in the schemas of the manifests, by its path.
@@ -85,7 +85,7 @@ mod tests {
             trusted_namespaces: Vec::new(),
             shards: 1,
         };
-        let install = Install::of_images(String::new(), String::new());
+        let install = Manifests::of_images(String::new(), String::new());
         let objects = install.objects().into_iter().chain(hub.objects());
         let mut found = Vec::new();
         for crd in objects.filter(|object| object["kind"] == "CustomResourceDefinition") {

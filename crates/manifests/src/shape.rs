@@ -16,14 +16,14 @@ pub(super) struct Shape {
     prefix: Option<&'static str>,
 }
 
-/// What a field may have. Every expression is CEL.
+/// The values that a field may have. Every expression is CEL.
 #[derive(Clone)]
 pub(super) enum Values {
     /// Anything or nothing: it has no effect, or only the API server sets it.
     Any,
     /// A list of values.
     OneOf(String),
-    /// The same, or no such field.
+    /// This value, or no such field.
     AbsentOr(String),
     Fields(Shape),
     /// A list of items `i` for which this is true, and of those that it had before.
@@ -83,14 +83,14 @@ impl Shape {
         }
     }
 
-    /// With this field in place of an earlier one of the name.
+    /// With this field in place of an earlier one of the same name.
     pub(super) fn with(mut self, name: &str, values: Values) -> Self {
         self.fields.retain(|(known, _)| known != name);
         self.fields.push((name.to_owned(), values));
         self
     }
 
-    /// With other values at this path, which every object on the way has.
+    /// With other values at this path. Every object along the path has a shape.
     pub(super) fn at(mut self, path: &[&str], values: Values) -> Self {
         let [name, rest @ ..] = path else {
             return self;
@@ -140,7 +140,8 @@ struct Rules {
 }
 
 impl Rules {
-    /// `path`: where the object is, for readers. `name`: of its variable. `now` and `before`: the object and what it was; empty: none.
+    /// `path`: location of the object, for readers. `name`: of its variable. `now` and `before`: the object and its
+    /// previous state; empty if there is none.
     fn object(&mut self, path: &str, name: &str, shape: &Shape, [now, before]: [String; 2]) {
         let (is, was) = (
             format!("variables.{name}"),
@@ -186,7 +187,7 @@ impl Rules {
         match values {
             Values::Any => {}
             Values::OneOf(list) | Values::AbsentOr(list) => {
-                // What others set there may not be removed.
+                // Values that other clients set there may not be removed.
                 let absent = match values {
                     Values::AbsentOr(_) => {
                         format!("!('{name}' in {was}) || {was}['{name}'] in {list}")

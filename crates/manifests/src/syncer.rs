@@ -16,22 +16,22 @@ use super::{named, value};
 /// the compiler reports a forgotten object.
 #[derive(Clone, Debug)]
 pub struct SyncerObjects {
-    /// Of [`Agent::Syncer`].
+    /// Objects of [`Agent::Syncer`].
     pub syncer: AgentObjects,
-    /// Of [`Agent::Restorer`].
+    /// Objects of [`Agent::Restorer`].
     pub restorer: AgentObjects,
 }
 
 /// The objects of one agent; all have the same name.
 #[derive(Clone, Debug)]
 pub struct AgentObjects {
-    /// Whose token the pods have.
+    /// The pods have a token of this account.
     pub service_account: ServiceAccount,
     /// Rights in the namespace of globalps; what concerns one node only, policies limit.
     pub role: Role,
-    /// Of `role` to `service_account`.
+    /// Binds `role` to `service_account`.
     pub role_binding: RoleBinding,
-    /// As JSON, with the placement that the configuration wants.
+    /// As JSON, with the placement of the configuration.
     pub daemon_set: Value,
 }
 
@@ -74,7 +74,7 @@ pub fn syncer_objects(namespace: &str, image: &str, spec: &GlobalPullSecretSpec)
     }
 }
 
-/// What the agent may do.
+/// The permissions of the agent.
 pub(super) fn rules(agent: Agent) -> Vec<PolicyRule> {
     let content = rule("", ["secrets"], [GLOBAL_SECRET, ROLLED_OUT_SECRET], ["get"]);
     let bookkeeping = [

@@ -1,4 +1,5 @@
-//! What is decided for nodes, namespaces, operators and clusters, from snapshots of what is. Pure. See `docs/architecture.md`.
+//! The decisions about nodes, namespaces, operators and clusters, from snapshots of their state. Pure. See
+//! `docs/architecture.md`.
 
 #![cfg_attr(
     test,

@@ -2,7 +2,7 @@
 
 use proptest::test_runner::{Config, RngSeed};
 
-/// With this number of cases, and a fixed seed, so that results differ only with the code. `PROPTEST_CASES` and
+/// Runs this number of cases with a fixed seed, so that results differ only with the code. `PROPTEST_CASES` and
 /// `PROPTEST_RNG_SEED` explore more.
 pub fn config(cases: u32) -> Config {
     let given = Config::default();

@@ -12,8 +12,8 @@ use super::content::{Content, ContentError, RawData, ScopedConfig};
 use super::scope::PodIdentity;
 use super::token::pod_identity;
 
-/// For whom the kubelet asks. It runs one provider without a token, for content for every pod, and one with the pod's token, for
-/// content with a scope. The first one's answer never depends on a token, so it applies to the whole node.
+/// The audience of an answer. The kubelet runs one provider without a token, for content for every pod, and one with the pod's
+/// token, for content with a scope. The first one's answer never depends on a token, so it applies to the whole node.
 #[derive(Clone, Copy, Debug)]
 pub enum Audience<'a> {
     /// Every pod on the node: content without a scope.
@@ -22,7 +22,7 @@ pub enum Audience<'a> {
     Pod(Option<&'a str>),
 }
 
-/// Why there is no answer although there may be a credential.
+/// Why there is no answer although a credential may exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "each says it in its message")]
 pub enum ProviderError {
@@ -66,7 +66,7 @@ pub fn answer(data: &[u8], image: &str, audience: Audience<'_>) -> Result<Vec<Tr
 pub struct Offer {
     /// Source whose scope covers the pod; `None`: for every pod.
     pub source: Option<String>,
-    /// With its key in the answer, which the kubelet matches again.
+    /// The try, with its key in the answer, which the kubelet matches again.
     pub attempt: Try,
 }
 
@@ -75,7 +75,8 @@ pub fn is_asked(image: &str) -> Result<bool, ImageError> {
     Ok(host_labels(image)? <= MOST_LABELS)
 }
 
-/// What a kubelet tries for this pod and image, in order, with delivery by the provider. `None`: a pod without a service account.
+/// The credentials that a kubelet tries for this pod and image, in order, with delivery by the provider. `None`: a pod
+/// without a service account.
 pub fn offers(
     content: &Content,
     image: &str,
@@ -277,7 +278,7 @@ mod tests {
                 "quay.io/org/app",
                 &[("quay.io/org", "2")],
             ),
-            // Only the first `/v1` is the API's.
+            // Only the first `/v1` belongs to the API.
             (
                 &[r#""quay.io/v1/v1/org":{"auth":"MTpw"}"#],
                 "quay.io/v1/org/app",

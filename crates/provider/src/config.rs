@@ -41,7 +41,7 @@ pub enum Delivery {
     CredentialProvider(ProviderConfig),
 }
 
-/// What the kubelet's configuration of the provider depends on. Any change of it requires a restart.
+/// The input of the kubelet's configuration of the provider. Any change of it requires a restart.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProviderConfig {
     /// Registry ports in addition to the common ones.
@@ -130,7 +130,7 @@ impl ProviderConfig {
         }
     }
 
-    /// What a [`document`](Self::document) was made from; the default if it is no such document.
+    /// The input that a [`document`](Self::document) was made from; the default if it is not such a document.
     pub fn of_document(document: &[u8]) -> Self {
         let document: Value = serde_json::from_slice(document).unwrap_or_default();
         let providers = || document["providers"].as_array().into_iter().flatten();

@@ -17,11 +17,11 @@ pub(super) const VERSION: u32 = 1;
 /// The credentials of a revision.
 #[derive(Clone, Debug, Default)]
 pub struct Content {
-    /// For every pod.
+    /// Credentials for every pod.
     pub config: DockerConfig,
-    /// For some pods only. An earlier one takes precedence over later ones.
+    /// Credentials for some pods only. An earlier element takes precedence over later ones.
     pub scoped: Vec<ScopedConfig>,
-    /// One for the whole revision.
+    /// One delivery for the whole revision.
     pub delivery: Delivery,
 }
 
@@ -53,7 +53,7 @@ pub struct ScopedConfig {
     pub source: String,
     /// Namespaces and service accounts, by pattern.
     pub scope: Scope,
-    /// Only usable entries: content is validated before.
+    /// Only usable entries, because content is validated before.
     pub config: DockerConfig,
 }
 
@@ -181,7 +181,7 @@ pub fn parse_data(bytes: &[u8]) -> Result<Data, ContentError> {
     })
 }
 
-/// Reads [`render_scoped`]. An error in one entry fails everything, so that nobody gets credentials by guesswork.
+/// Parses [`render_scoped`]. An error in one entry fails everything, because a guess could give credentials to the wrong pods.
 pub fn parse_scoped(bytes: &[u8]) -> Result<Vec<ScopedConfig>, ContentError> {
     let list: Vec<RawScoped> = serde_json::from_slice(bytes).map_err(|_| ContentError::Damaged)?;
     list.into_iter().map(RawScoped::read).collect()

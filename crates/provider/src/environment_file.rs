@@ -13,12 +13,12 @@ struct Byte {
 
 /// An assignment of a variable.
 #[derive(Debug, Default)]
-pub(super) struct Assignment {
+pub(super) struct VariableAssignment {
     pub(super) name: Vec<u8>,
     value: Vec<Byte>,
     /// The value in the file, with its quotes.
     at: Range<usize>,
-    /// It follows a comment that ends in a backslash: part of the comment for systemd before version 254.
+    /// Whether it follows a comment that ends in a backslash: before version 254, systemd treats it as part of the comment.
     pub(super) is_ambiguous: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Assignment {
 #[derive(Debug)]
 pub(super) struct Word {
     pub(super) text: Vec<u8>,
-    /// Its bytes in the value.
+    /// The word's bytes in the value.
     at: Range<usize>,
 }
 
@@ -44,7 +44,7 @@ impl Word {
 type Meaning = Vec<(Vec<u8>, Vec<Vec<u8>>)>;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ParserState {
     #[default]
     BeforeName,
     Name,
@@ -60,10 +60,10 @@ enum State {
 
 #[derive(Default)]
 struct Parser {
-    state: State,
-    found: Vec<Assignment>,
-    current: Assignment,
-    /// Where the whitespace at the end of an unquoted value begins.
+    state: ParserState,
+    found: Vec<VariableAssignment>,
+    current: VariableAssignment,
+    /// Start of the whitespace at the end of an unquoted value.
     trailing: Option<usize>,
 }
 
@@ -75,67 +75,69 @@ impl Parser {
     fn step(&mut self, at: usize, byte: u8) {
         let is_newline = matches!(byte, b'\n' | b'\r');
         self.state = match (self.state, byte) {
-            (State::BeforeName, b'#' | b';') => State::Comment,
-            (State::BeforeName, _) if is_space(byte) => State::BeforeName,
-            (State::Name, _) if is_newline => self.start_line(false),
-            (State::Name, b'=') => {
+            (ParserState::BeforeName, b'#' | b';') => ParserState::Comment,
+            (ParserState::BeforeName, _) if is_space(byte) => ParserState::BeforeName,
+            (ParserState::Name, _) if is_newline => self.start_line(false),
+            (ParserState::Name, b'=') => {
                 self.current.at = at + 1..at + 1;
-                State::BeforeValue
+                ParserState::BeforeValue
             }
-            (State::BeforeName | State::Name, _) => {
+            (ParserState::BeforeName | ParserState::Name, _) => {
                 self.current.name.push(byte);
-                State::Name
+                ParserState::Name
             }
-            (State::BeforeValue | State::Value, _) if is_newline => self.end(at),
-            (State::BeforeValue, b'\'') => State::Single,
-            (State::BeforeValue, b'"') => State::Double,
-            (State::BeforeValue | State::Value, b'\\') => {
+            (ParserState::BeforeValue | ParserState::Value, _) if is_newline => self.end(at),
+            (ParserState::BeforeValue, b'\'') => ParserState::Single,
+            (ParserState::BeforeValue, b'"') => ParserState::Double,
+            (ParserState::BeforeValue | ParserState::Value, b'\\') => {
                 self.trailing = None;
-                State::Escape
+                ParserState::Escape
             }
-            (State::BeforeValue, _) if is_space(byte) => State::BeforeValue,
-            (State::BeforeValue | State::Value, _) => {
+            (ParserState::BeforeValue, _) if is_space(byte) => ParserState::BeforeValue,
+            (ParserState::BeforeValue | ParserState::Value, _) => {
                 let length = self.current.value.len();
                 self.trailing = is_space(byte).then(|| self.trailing.unwrap_or(length));
-                self.push(byte, at..at + 1, State::Value)
+                self.push(byte, at..at + 1, ParserState::Value)
             }
-            (State::Escape, _) if is_newline => State::Value,
-            (State::Escape, _) => self.push(byte, at - 1..at + 1, State::Value),
-            (State::Single, b'\'') | (State::Double, b'"') => State::BeforeValue,
-            (State::Double, b'\\') => State::DoubleEscape,
-            (State::Single | State::Double, _) => self.push(byte, at..at + 1, self.state),
-            (State::DoubleEscape, b'\n') => State::Double,
-            (State::DoubleEscape, b'"' | b'\\' | b'`' | b'$') => {
-                self.push(byte, at - 1..at + 1, State::Double)
+            (ParserState::Escape, _) if is_newline => ParserState::Value,
+            (ParserState::Escape, _) => self.push(byte, at - 1..at + 1, ParserState::Value),
+            (ParserState::Single, b'\'') | (ParserState::Double, b'"') => ParserState::BeforeValue,
+            (ParserState::Double, b'\\') => ParserState::DoubleEscape,
+            (ParserState::Single | ParserState::Double, _) => {
+                self.push(byte, at..at + 1, self.state)
             }
-            (State::DoubleEscape, _) => {
-                self.push(b'\\', at - 1..at, State::Double);
-                self.push(byte, at..at + 1, State::Double)
+            (ParserState::DoubleEscape, b'\n') => ParserState::Double,
+            (ParserState::DoubleEscape, b'"' | b'\\' | b'`' | b'$') => {
+                self.push(byte, at - 1..at + 1, ParserState::Double)
             }
-            (State::Comment, b'\\') => State::CommentEscape,
-            (State::Comment, _) if is_newline => self.start_line(false),
-            (State::CommentEscape, _) if is_newline => self.start_line(true),
-            (State::Comment | State::CommentEscape, _) => State::Comment,
+            (ParserState::DoubleEscape, _) => {
+                self.push(b'\\', at - 1..at, ParserState::Double);
+                self.push(byte, at..at + 1, ParserState::Double)
+            }
+            (ParserState::Comment, b'\\') => ParserState::CommentEscape,
+            (ParserState::Comment, _) if is_newline => self.start_line(false),
+            (ParserState::CommentEscape, _) if is_newline => self.start_line(true),
+            (ParserState::Comment | ParserState::CommentEscape, _) => ParserState::Comment,
         };
     }
 
-    fn push(&mut self, byte: u8, at: Range<usize>, state: State) -> State {
+    fn push(&mut self, byte: u8, at: Range<usize>, state: ParserState) -> ParserState {
         self.current.value.push(Byte { byte, at });
         state
     }
 
-    fn start_line(&mut self, is_ambiguous: bool) -> State {
-        self.current = Assignment {
+    fn start_line(&mut self, is_ambiguous: bool) -> ParserState {
+        self.current = VariableAssignment {
             is_ambiguous,
-            ..Assignment::default()
+            ..VariableAssignment::default()
         };
         self.trailing = None;
-        State::BeforeName
+        ParserState::BeforeName
     }
 
     /// The value ends here in the file.
-    fn end(&mut self, at: usize) -> State {
-        if self.state == State::Value {
+    fn end(&mut self, at: usize) -> ParserState {
+        if self.state == ParserState::Value {
             let length = self.trailing.unwrap_or(self.current.value.len());
             self.current.value.truncate(length);
         }
@@ -152,21 +154,24 @@ fn is_space(byte: u8) -> bool {
 }
 
 /// All assignments in a file, in order; the last one of a variable is effective.
-pub(super) fn assignments(file: &[u8]) -> Vec<Assignment> {
+pub(super) fn assignments(file: &[u8]) -> Vec<VariableAssignment> {
     let mut parser = Parser::default();
     for (at, byte) in file.iter().enumerate() {
         parser.step(at, *byte);
     }
     if !matches!(
         parser.state,
-        State::BeforeName | State::Name | State::Comment | State::CommentEscape
+        ParserState::BeforeName
+            | ParserState::Name
+            | ParserState::Comment
+            | ParserState::CommentEscape
     ) {
         parser.end(file.len());
     }
     parser.found
 }
 
-impl Assignment {
+impl VariableAssignment {
     /// The words of an argument that is only this variable, such as `$NAME`.
     pub(super) fn words(&self) -> Vec<Word> {
         let mut words = Vec::new();
@@ -277,9 +282,9 @@ impl Assignment {
     }
 }
 
-/// What a file means, however it is quoted.
+/// The variables and words of a file, independently of quoting.
 pub(super) fn meaning(file: &[u8]) -> Meaning {
-    let texts = |it: &Assignment| it.words().into_iter().map(|word| word.text).collect();
+    let texts = |it: &VariableAssignment| it.words().into_iter().map(|word| word.text).collect();
     let all = assignments(file).into_iter();
     all.map(|it| (it.name.clone(), texts(&it))).collect()
 }

@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::environment_file::{Assignment, Word, assignments, meaning};
+use super::environment_file::{VariableAssignment, Word, assignments, meaning};
 
 /// Variable in the file that kubeadm's unit passes to the kubelet.
 pub const FLAGS_VARIABLE: &str = "KUBELET_KUBEADM_ARGS";
 /// The kubelet's flag for the file of all credential providers' configuration.
 pub const CONFIG_FLAG: &str = "--image-credential-provider-config";
-/// Its value is a directory, in which the kubelet runs programs as root.
+/// The flag for the directory in which the kubelet runs programs as root.
 pub const BIN_DIR_FLAG: &str = "--image-credential-provider-bin-dir";
 
 /// Why the flags can't be added.
@@ -111,7 +111,7 @@ pub fn add_flags(file: &[u8], config: &str, bin_dir: &str) -> Result<Vec<u8>, Fl
         return Err(FlagsError::Path);
     }
     let all = assignments(file);
-    if file.contains(&0) || !all.iter().all(Assignment::is_text) {
+    if file.contains(&0) || !all.iter().all(VariableAssignment::is_text) {
         return Err(FlagsError::NotText);
     }
     for assignment in all {
@@ -140,10 +140,10 @@ pub fn add_flags(file: &[u8], config: &str, bin_dir: &str) -> Result<Vec<u8>, Fl
 }
 
 /// The assignment that systemd passes to the kubelet.
-fn effective(file: &[u8]) -> Option<Assignment> {
+fn effective(file: &[u8]) -> Option<VariableAssignment> {
     let mut all = assignments(file).into_iter();
     let last = all.rfind(|assignment| assignment.name == FLAGS_VARIABLE.as_bytes());
-    last.filter(Assignment::is_valid)
+    last.filter(VariableAssignment::is_valid)
 }
 
 fn has_both(file: &[u8], config: &str, bin_dir: &str) -> bool {

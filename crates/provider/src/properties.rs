@@ -16,7 +16,7 @@ const NAMES: [&str; 6] = ["team-a", "team-a-b", "team-ab", "team", "my-team-a", 
 const PATTERNS: [&str; 9] = [
     "team-a", "team-a-*", "team-*", "*", "*-a", "t*a", "**b", "team", "x",
 ];
-/// In file order: the order of equivalent keys is random in the kubelet anyway.
+/// In the order of the file: the kubelet's order of equivalent keys is random anyway.
 const KEYS: [&str; 9] = [
     "*.io/org",
     "docker.io",

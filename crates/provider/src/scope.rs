@@ -118,9 +118,9 @@ impl fmt::Display for Scope {
 /// The pod that pulls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodIdentity {
-    /// From the claims of the token that the kubelet passes, not verified.
+    /// From the claims of the token that the kubelet passes, which are not verified.
     pub namespace: String,
-    /// From the same claims; empty: unknown.
+    /// From the same claims; empty if unknown.
     pub service_account: String,
 }
 

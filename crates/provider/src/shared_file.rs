@@ -22,9 +22,9 @@ pub enum SharedFileError {
 
 /// The style of the `providers` list.
 enum List {
-    /// One or more lines per entry: offset for the next entry, and its indentation.
+    /// An entry has one or more lines: offset of the next entry, and its indentation.
     Block { end: usize, indent: usize },
-    /// In brackets: offset of the closing bracket, and whether another entry needs a comma before it.
+    /// A list in brackets: offset of the closing bracket, and whether another entry needs a comma before it.
     Flow { end: usize, comma: bool },
 }
 
@@ -234,7 +234,7 @@ fn list(text: &str) -> Result<List, SharedFileError> {
     Err(missing())
 }
 
-/// The end of the last line of a list, and its indentation; `None`: there are no entries.
+/// The end of the last line of a list, and its indentation; `None` if it has no entries.
 fn block<'a>(begin: usize, lines: impl Iterator<Item = &'a str>) -> Option<List> {
     let mut found = None;
     let mut at = begin;

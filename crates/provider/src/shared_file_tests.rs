@@ -136,7 +136,7 @@ fn the_error_names_the_line_and_nothing_of_the_content() {
     );
 }
 
-/// As `yq -i` and Ansible write the whole file again.
+/// The file as `yq -i` and Ansible rewrite it.
 #[test]
 fn a_managed_entry_is_found_by_its_name_however_it_is_written() {
     let spaced = |text: &str| text.replace("\":", "\": ").replace(",\"", ", \"");

@@ -1,24 +1,24 @@
-//! `WWW-Authenticate`: how a registry wants to be asked. Pure.
+//! Parses `WWW-Authenticate`: the login schemes that a registry accepts. Pure.
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// What a registry wants to see.
+/// The credentials that a registry requires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// User and password with each request.
     Basic,
-    /// A token, which another server gives for user and password. The scope that comes with it is not kept: before a
-    /// repository is named it is a mere example.
+    /// A token, which another server issues for user and password. Omits the challenge's scope, which is only an
+    /// example before a repository is named.
     Bearer {
         realm: String,
         service: Option<String>,
     },
-    /// A way of login that this program does not know, by its name.
+    /// An unsupported login scheme, by name.
     Other(String),
 }
 
-/// The one to answer of all that the headers name: a token where there is a server for it, else the password.
+/// The preferred challenge of all headers: a token if it names a token server, otherwise the password.
 pub(crate) fn choose<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<Challenge> {
     let all: Vec<Challenge> = headers.into_iter().flat_map(parse).collect();
     let is_bearer = |challenge: &&Challenge| matches!(challenge, Challenge::Bearer { .. });
@@ -30,7 +30,7 @@ pub(crate) fn choose<'a>(headers: impl IntoIterator<Item = &'a str>) -> Option<C
         .cloned()
 }
 
-/// Challenges of one header, by RFC 9110: a scheme, then `name=value` with commas between them, then the next scheme.
+/// The challenges in one header by RFC 9110: a scheme, then `name=value` separated by commas, then the next scheme.
 fn parse(header: &str) -> Vec<Challenge> {
     let mut found: Vec<(String, Vec<(String, String)>)> = Vec::new();
     let mut rest = header.chars().peekable();
@@ -41,7 +41,7 @@ fn parse(header: &str) -> Vec<Challenge> {
         {}
         let word = token(&mut rest);
         if word.is_empty() {
-            // What is no token here ends what can be understood.
+            // The rest can't be parsed without a token here.
             break;
         }
         while rest.next_if(char::is_ascii_whitespace).is_some() {}
@@ -86,7 +86,7 @@ fn token(rest: &mut Peekable<Chars>) -> String {
     std::iter::from_fn(|| rest.next_if(allowed)).collect()
 }
 
-/// A quoted text, in which a backslash stands before what is meant as it is; or, more generous than the RFC, all up to
+/// A quoted string, in which a backslash escapes the next character; or, more lenient than the RFC, everything up to
 /// the next comma or space.
 fn value(rest: &mut Peekable<Chars>) -> String {
     if rest.next_if_eq(&'"').is_none() {

@@ -1,5 +1,5 @@
-//! The questions to a registry, one after the other: is it there, how does it want to be asked, does it take the
-//! credentials, may they pull.
+//! The steps of a check: whether the registry responds, which login it requires, whether it accepts the credentials,
+//! and whether they may pull.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -13,23 +13,24 @@ use crate::endpoint::{Endpoint, Scheme, endpoint, token_url};
 use crate::error::{Peer, RegistryError, Why};
 use crate::http::{Answer, Connection, Http};
 
-/// What became of a check that did not fail.
+/// The result of a check that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CheckOutcome {
     /// The registry authenticated the request with them.
     Accepted,
-    /// It asks for a login, but not at `/v2/`, where containers/image expects that.
+    /// The registry requires a login, but not at `/v2/`, where containers/image expects it.
     AcceptedInside,
-    /// It lets anybody in, so nothing is known of the credentials.
+    /// The registry allows anonymous access, so nothing is known about the credentials.
     Open,
-    /// The key names many registries.
+    /// The key is a pattern that matches many registries.
     Pattern,
-    /// The credentials are good, but may not pull from this repository. The key may be the beginning of others' names.
+    /// The credentials are valid, but may not pull from this repository. The key may be a prefix of repositories that
+    /// they may pull from.
     MayNotPull(String),
 }
 
-impl Verdict {
-    /// What was found out about `registry`.
+impl CheckOutcome {
+    /// A sentence about this result for `registry`.
     pub fn sentence(&self, registry: &str) -> String {
         match self {
             Self::Accepted => format!("`{registry}` accepts the credentials"),
@@ -51,13 +52,13 @@ impl Verdict {
     }
 }
 
-/// Asks registries, with one trust in certificates and one limit of time for all of them.
+/// Sends requests to registries, with one TLS configuration and one timeout for all of them.
 pub struct Checker {
     pub(crate) http: Http,
     insecure: bool,
 }
 
-/// What a token server answers. Old ones say `token`, others `access_token`, many both.
+/// The token server's response. Old servers set `token`, others `access_token`, many both.
 #[derive(Deserialize)]
 struct Tokens {
     token: Option<String>,
@@ -65,7 +66,7 @@ struct Tokens {
 }
 
 impl Checker {
-    /// No request is sent before the first check.
+    /// Sends no request before the first check.
     pub fn new(connection: Connection) -> Self {
         Self {
             insecure: connection.insecure,
@@ -73,15 +74,15 @@ impl Checker {
         }
     }
 
-    /// Whether the registry of `key` takes the credentials.
+    /// Checks whether the registry of `key` accepts the credentials.
     pub async fn check(
         &self,
         key: &str,
         credential: &Credential,
-    ) -> Result<Verdict, RegistryError> {
+    ) -> Result<CheckOutcome, RegistryError> {
         match endpoint(key) {
             Some(endpoint) => self.ask(&endpoint, credential).await,
-            None => Ok(Verdict::Pattern),
+            None => Ok(CheckOutcome::Pattern),
         }
     }
 
@@ -89,23 +90,23 @@ impl Checker {
         &self,
         endpoint: &Endpoint,
         credential: &Credential,
-    ) -> Result<Verdict, RegistryError> {
+    ) -> Result<CheckOutcome, RegistryError> {
         let (scheme, mut door) = self.ping(endpoint).await?;
         let is_open = door.status.is_success();
         let good = match challenge(&door) {
-            None => Verdict::AcceptedInside,
-            Some(_) => Verdict::Accepted,
+            None => CheckOutcome::AcceptedInside,
+            Some(_) => CheckOutcome::Accepted,
         };
         if is_open {
             match self.inner_door(scheme, endpoint, credential).await? {
                 Some(inner) => door = inner,
-                None => return Ok(Verdict::Open),
+                None => return Ok(CheckOutcome::Open),
             }
         } else if door.status != StatusCode::UNAUTHORIZED {
             return Err(unexpected(&door));
         }
         let authorization = self.log_in(&door, None, Some(credential)).await?;
-        // Starts again at the first URL, so that no redirect sends a password to another server.
+        // Starts again at the first URL, so that a redirect never sends a password to another server.
         let inside = self
             .http
             .get(&endpoint.ping(scheme), Some(&authorization))
@@ -117,17 +118,17 @@ impl Checker {
         let url = endpoint.tags(scheme, repository);
         match self.denial(&url, repository, &door, credential).await? {
             None => Ok(good),
-            // Nothing else has checked the password.
+            // No other request has checked the password.
             Some(status @ 401) if is_open && challenge(&door) == Some(Challenge::Basic) => {
                 let url = without_query(&url);
                 Err(RegistryError::Refused { url, status })
             }
-            Some(_) => Ok(Verdict::MayNotPull(repository.clone())),
+            Some(_) => Ok(CheckOutcome::MayNotPull(repository.clone())),
         }
     }
 
-    /// The response of a registry that opens `/v2/` to anybody, and asks for a login further inside: at the repository, or at `/v2/`
-    /// once a password is sent. `None`: it asks for none.
+    /// The response of a registry that allows anonymous access at `/v2/` but requires a login elsewhere: at the
+    /// repository, or at `/v2/` if the request has a password. `None` if it requires none.
     async fn inner_door(
         &self,
         scheme: Scheme,
@@ -155,7 +156,7 @@ impl Checker {
         }
     }
 
-    /// TLS first; where anything is allowed and nothing speaks TLS there, plain HTTP.
+    /// Tries TLS first; plain HTTP only if `insecure` is set and the server doesn't speak TLS.
     pub(crate) async fn ping(
         &self,
         endpoint: &Endpoint,
@@ -169,8 +170,8 @@ impl Checker {
         }
     }
 
-    /// What to send so that the registry lets one in, by what it said at the `door`.
-    /// Without a credential only an anonymous token is possible.
+    /// The `Authorization` header for the challenge in the response `door`. Without a credential, only an anonymous
+    /// token is possible.
     pub(crate) async fn log_in(
         &self,
         door: &Answer,
@@ -227,8 +228,8 @@ impl Checker {
         sensitive(format!("Bearer {token}")).ok_or_else(no_token)
     }
 
-    /// The status with which the registry forbids a pull. Where it does not know the repository, or has something else to say,
-    /// there is nothing against the credentials: the key may stand for all that begins with it.
+    /// The status with which the registry denies a pull. If the registry doesn't know the repository, or returns
+    /// another error, nothing speaks against the credentials: the key may be a prefix of repositories.
     async fn denial(
         &self,
         url: &str,
@@ -252,13 +253,13 @@ impl Checker {
     }
 }
 
-/// The login that the response asks for.
+/// The login that the response requires.
 pub(crate) fn challenge(answer: &Answer) -> Option<Challenge> {
     let headers = answer.headers.get_all(WWW_AUTHENTICATE).into_iter();
     choose(headers.filter_map(|header| header.to_str().ok()))
 }
 
-/// Whether the answer lets the credentials in.
+/// Whether the response accepts the credentials.
 pub(crate) fn accepted(answer: &Answer) -> Result<(), RegistryError> {
     match answer.status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(RegistryError::Refused {
@@ -285,7 +286,7 @@ fn without_query(url: &str) -> String {
     url.split('?').next().unwrap_or_default().to_owned()
 }
 
-/// Whether a server may be there that speaks no TLS.
+/// Whether the server may speak only plain HTTP.
 fn may_be_plain(error: &RegistryError, has_port: bool) -> bool {
     let RegistryError::Way {
         to: Peer::Host { .. },
@@ -296,7 +297,7 @@ fn may_be_plain(error: &RegistryError, has_port: bool) -> bool {
     };
     match why {
         Why::NotTls => true,
-        // The two have different ports then.
+        // HTTP and HTTPS then have different ports.
         Why::Refuses | Why::NoConnection(_) => !has_port,
         _ => false,
     }
@@ -313,7 +314,7 @@ fn basic(credential: &Credential) -> HeaderValue {
     sensitive(text).unwrap_or(HeaderValue::from_static(""))
 }
 
-/// `None`: what can't be sent in a header.
+/// `None` if the text can't be sent in a header.
 fn sensitive(text: String) -> Option<HeaderValue> {
     let mut value = HeaderValue::try_from(text).ok()?;
     value.set_sensitive(true);

@@ -1,27 +1,27 @@
-//! Which URLs are asked for a key. Pure.
+//! The URLs to request for a key. Pure.
 
 /// Docker Hub as images name it.
 pub const HUB: &str = "docker.io";
-/// Docker Hub's registry, which no image's name shows.
+/// Host of Docker Hub's registry, which no image name contains.
 const HUB_SERVER: &str = "registry-1.docker.io";
 
-/// Where the credentials of a key can be tried.
+/// Where to try the credentials of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// Host, and port where one is named.
+    /// Host and optional port.
     pub authority: String,
-    /// The key's path, where it may be a repository's whole name.
+    /// The key's path, if it can be the full name of a repository.
     pub repository: Option<String>,
 }
 
-/// `None`: the key is a pattern, so it names no one registry.
+/// `None` if the key is a pattern, which doesn't name a single registry.
 pub(crate) fn endpoint(key: &str) -> Option<Endpoint> {
     let (host, path) = key.split_once('/').unwrap_or((key, ""));
     let is_pattern = host.contains(['*', '?']) || (host.contains('[') && !host.starts_with('['));
     if is_pattern {
         return None;
     }
-    // One part is mostly an organisation, which no registry can be asked about.
+    // A single part is usually an organisation, which a registry can't be queried about.
     let is_repository = path.split('/').filter(|part| !part.is_empty()).count() > 1;
     Some(Endpoint {
         authority: if host == HUB { HUB_SERVER } else { host }.to_owned(),
@@ -29,7 +29,7 @@ pub(crate) fn endpoint(key: &str) -> Option<Endpoint> {
     })
 }
 
-/// Scheme of a request.
+/// URL scheme of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Http,
@@ -46,27 +46,27 @@ impl Scheme {
 }
 
 impl Endpoint {
-    /// Where a registry says whether it is one, and who may come in.
+    /// The URL that shows whether the host is a registry, and which login it requires.
     pub(crate) fn ping(&self, scheme: Scheme) -> String {
         format!("{}{}/v2/", scheme.prefix(), self.authority)
     }
 
-    /// Where it says whether this repository may be pulled from.
+    /// The URL that shows whether this repository may be pulled.
     pub(crate) fn tags(&self, scheme: Scheme, repository: &str) -> String {
         format!("{}{repository}/tags/list?n=1", self.ping(scheme))
     }
 
-    /// Where it has the manifest of an image.
+    /// The URL of an image's manifest.
     pub(crate) fn manifest(&self, scheme: Scheme, repository: &str, reference: &str) -> String {
         format!("{}{repository}/manifests/{reference}", self.ping(scheme))
     }
 
-    /// Where it has this content.
+    /// The URL of a blob.
     pub(crate) fn blob(&self, scheme: Scheme, repository: &str, digest: &str) -> String {
         format!("{}{repository}/blobs/{digest}", self.ping(scheme))
     }
 
-    /// Where an upload begins.
+    /// The URL that starts an upload.
     pub(crate) fn uploads(&self, scheme: Scheme, repository: &str) -> String {
         format!("{}{repository}/blobs/uploads/", self.ping(scheme))
     }
@@ -91,7 +91,7 @@ pub(crate) fn token_url(realm: &str, service: Option<&str>, scope: Option<&str>)
     url
 }
 
-/// Whatever a query could take for its own is written as a number.
+/// Percent-encodes all characters that have a meaning in a query.
 fn escape(value: &str) -> String {
     use std::fmt::Write as _;
     let mut escaped = String::new();

@@ -103,7 +103,7 @@ pub enum Why {
     NoConnection(Duration),
     /// Connected, but no response within this time.
     Silent(Duration),
-    /// It does not speak TLS.
+    /// The server does not speak TLS.
     NotTls,
     /// The certificate's issuer is not trusted.
     UnknownAuthority,

@@ -1,4 +1,4 @@
-//! One request, over a proxy and TLS where need be. Every stage has its own error, and all together one deadline.
+//! Sends one request, through a proxy and TLS if necessary. Every stage has its own error; one deadline covers all of them.
 
 use std::future::Future;
 use std::io;
@@ -27,19 +27,19 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use crate::error::{Peer, RegistryError, Why};
 use crate::url::{bad_url, host, host_and_port, parse, path, port, resolve, shown};
 
-/// More than any token; a registry that sends more is none.
+/// Larger than any token. A server that sends more is not a registry.
 const MAX_BODY: usize = 1 << 20;
 const MAX_REDIRECTS: u32 = 5;
-/// Kinds of manifests that container runtimes take, and everything else.
+/// The media types of manifests that container runtimes accept, and any other.
 const ACCEPTED: &str = "application/vnd.oci.image.index.v1+json, application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, */*";
 /// Delay without a connection before the next address of the host is tried in parallel.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// Media type and bytes that a request sends.
-pub(crate) type Content<'a> = (&'a str, Bytes);
+pub(crate) type RequestBody<'a> = (&'a str, Bytes);
 
 pub(crate) struct Answer {
-    /// Where it came from, once every redirect was followed.
+    /// URL of the response, after all redirects.
     pub url: String,
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -50,17 +50,17 @@ pub(crate) struct Answer {
 pub struct Connection {
     /// Creates the TLS configuration, once, before the first TLS connection. The error says why there is none.
     pub tls: Box<dyn Fn() -> Result<ClientConfig, String> + Send + Sync>,
-    /// Allow plain HTTP where nothing speaks TLS, and tokens without encryption.
+    /// Allow plain HTTP if the server doesn't speak TLS, and tokens without encryption.
     pub insecure: bool,
-    /// For each request, with its connection.
+    /// Timeout of each request, including its connection.
     pub time: Duration,
     /// `User-Agent` of the requests.
     pub user_agent: &'static str,
-    /// Which addresses a registry or its token server may have. Addresses of proxies are not restricted.
+    /// Which addresses are permitted for a registry or its token server. Addresses of proxies are not restricted.
     pub allows: fn(IpAddr) -> bool,
 }
 
-/// Asks web servers. Nothing is read from the disk before the first TLS connection.
+/// An HTTP client. Reads nothing from the disk before the first TLS connection.
 pub(crate) struct Http {
     connection: Connection,
     tls: OnceLock<TlsConnector>,
@@ -71,7 +71,7 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 type Line = Box<dyn Stream>;
 
-/// One question's time.
+/// The time limit of one request.
 #[derive(Clone, Copy)]
 struct Deadline {
     at: Instant,
@@ -97,7 +97,7 @@ impl Deadline {
 }
 
 impl Http {
-    /// Proxies are those of the environment, as curl takes them.
+    /// Uses the proxies of the environment, by curl's rules.
     pub(crate) fn new(connection: Connection) -> Self {
         Self {
             connection,
@@ -106,7 +106,7 @@ impl Http {
         }
     }
 
-    /// The answer, whatever it is. Redirects are followed, but `authorization` goes to the first server only.
+    /// Returns the response with any status. Follows redirects, but sends `authorization` only to the first server.
     pub(crate) async fn get(
         &self,
         url: &str,
@@ -115,7 +115,7 @@ impl Http {
         self.ask(Method::GET, url, authorization).await
     }
 
-    /// As [`Self::get`], without the body. Docker Hub does not count these towards its rate limit of pulls.
+    /// Like [`Self::get`], without the body. Docker Hub does not count these requests towards its rate limit for pulls.
     pub(crate) async fn head(
         &self,
         url: &str,
@@ -124,13 +124,13 @@ impl Http {
         self.ask(Method::HEAD, url, authorization).await
     }
 
-    /// The answer of this server, without redirects: what is sent goes nowhere else.
+    /// Sends to this server only: does not follow redirects.
     pub(crate) async fn send(
         &self,
         method: Method,
         url: &str,
         authorization: Option<&HeaderValue>,
-        content: Option<Content<'_>>,
+        content: Option<RequestBody<'_>>,
     ) -> Result<Answer, RegistryError> {
         self.ask_once(&method, &parse(url)?, authorization, content)
             .await
@@ -170,7 +170,7 @@ impl Http {
         method: &Method,
         url: &Uri,
         authorization: Option<&HeaderValue>,
-        content: Option<Content<'_>>,
+        content: Option<RequestBody<'_>>,
     ) -> Result<Answer, RegistryError> {
         let deadline = Deadline {
             at: Instant::now() + self.connection.time,
@@ -194,7 +194,7 @@ impl Http {
         let mut request = Request::builder()
             .method(method)
             .uri(match (&proxy, secure) {
-                // A proxy that passes plain HTTP on wants the whole URL.
+                // A proxy that forwards plain HTTP needs the absolute URL.
                 (Some(_), false) => url.clone(),
                 _ => path(url)?,
             })
@@ -229,7 +229,7 @@ impl Http {
         })
     }
 
-    /// A line to the proxy, and for `secure` through it to the host of `url`.
+    /// Connects to the proxy; if `secure`, through it to the host of `url`.
     async fn by_proxy(
         &self,
         proxy: &Intercept,
@@ -313,7 +313,7 @@ fn any_address(_: IpAddr) -> bool {
     true
 }
 
-/// A connection with the first address of the host that takes one.
+/// Connects to the first address of the host that accepts.
 async fn connect(
     peer: &Peer,
     allows: fn(IpAddr) -> bool,
@@ -353,7 +353,7 @@ async fn send(line: Line, request: Request<Full<Bytes>>) -> Result<Response<Inco
     let failed = |error: hyper::Error| Why::Http(error.to_string());
     let (mut sender, connection): (SendRequest<_>, _) =
         handshake(TokioIo::new(line)).await.map_err(failed)?;
-    // It ends with the connection; what it would say of it, the request says too.
+    // The task ends with the connection. The request reports the connection's error, too.
     tokio::spawn(connection.with_upgrades());
     sender.send_request(request).await.map_err(failed)
 }

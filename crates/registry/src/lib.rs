@@ -1,6 +1,6 @@
-//! Asks a registry whether it accepts credentials, as a node would, and pushes images.
+//! Checks whether a registry accepts credentials, like a node would, and pushes images.
 //!
-//! Used by the plugin and, with `spec.verify`, by the controller. Each brings its own trust in certificates.
+//! The plugin uses it and, with `spec.verify`, the controller. Each provides its own TLS configuration.
 
 mod challenge;
 mod check;
@@ -12,7 +12,7 @@ mod pull;
 mod push;
 mod url;
 
-pub use check::{Checker, Verdict};
+pub use check::{CheckOutcome, Checker};
 pub use endpoint::HUB;
 pub use error::{Peer, RegistryError, Why};
 pub use http::Connection;

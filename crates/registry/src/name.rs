@@ -2,7 +2,8 @@
 
 use globalps_dockerconfig::canonical_key;
 
-/// What else fails while an entry for a whole registry is rejected, and the way out. `None`: the entry is for a path.
+/// What else fails while a registry rejects an entry for the whole registry, and how to avoid it. `None` if the entry
+/// is for a path.
 pub fn public_images(registry: &str) -> Option<String> {
     let is_whole = !registry.contains('/');
     is_whole.then(|| {
@@ -12,7 +13,7 @@ pub fn public_images(registry: &str) -> Option<String> {
     })
 }
 
-/// The one name of a registry, whatever spelling a file has for it: the form that [`crate::Checker::check`] takes.
+/// The canonical name of a registry for any spelling in a file: the form that [`crate::Checker::check`] takes.
 pub fn registry_name(key: &str) -> String {
     canonical_key(key).trim_end_matches('/').to_owned()
 }

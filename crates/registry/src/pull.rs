@@ -1,4 +1,4 @@
-//! Asks a registry for an image, as a container runtime does, but for its manifest only.
+//! Requests an image's manifest from a registry, like a container runtime that starts a pull.
 
 use globalps_dockerconfig::Credential;
 use hyper::StatusCode;
@@ -7,17 +7,17 @@ use crate::check::{Checker, accepted, challenge, unexpected};
 use crate::endpoint::endpoint;
 use crate::error::RegistryError;
 
-/// An image, its name taken apart.
+/// The parts of an image name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageName {
-    /// As the kubelet matches it: `docker.io/library/nginx`.
+    /// In the kubelet's form: `docker.io/library/nginx`.
     pub repository: String,
     /// Tag or digest.
     pub reference: String,
 }
 
 impl ImageName {
-    /// `repository`: of the image `text`.
+    /// Splits the name `text`, whose repository is `repository`.
     pub fn of(text: &str, repository: &str) -> Self {
         let name = text.rsplit('/').next().unwrap_or(text);
         let reference = match (name.split_once('@'), name.split_once(':')) {
@@ -31,7 +31,7 @@ impl ImageName {
         }
     }
 
-    /// The part before the first slash, with its port: `docker.io`.
+    /// The part before the first slash, including the port: `docker.io`.
     pub fn registry(&self) -> &str {
         self.repository
             .split_once('/')
@@ -39,18 +39,18 @@ impl ImageName {
     }
 }
 
-/// What the registry says of an image.
+/// The registry's answer about an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pull {
     /// A pull with these credentials would get the manifest.
     Available,
-    /// 404: of the repository or of the tag.
+    /// 404 for the repository or the tag.
     Missing,
 }
 
 impl Checker {
-    /// `credential`: `None` asks anonymously. A refusal is an error for which
-    /// [`RegistryError::is_refusal`] holds.
+    /// `credential`: `None` sends an anonymous request. Rejected credentials are an error for which
+    /// [`RegistryError::is_refusal`] is true.
     pub async fn pull(
         &self,
         image: &ImageName,
@@ -74,7 +74,7 @@ impl Checker {
         let url = endpoint.manifest(scheme, repository, &image.reference);
         let mut answer = self.http.head(&url, authorization.as_ref()).await?;
         if answer.status == StatusCode::UNAUTHORIZED && authorization.is_none() {
-            // `/v2/` lets anybody in, the repository does not.
+            // `/v2/` allows anonymous access, but the repository does not.
             let authorization = self.log_in(&answer, Some(&scope), credential).await?;
             answer = self.http.head(&url, Some(&authorization)).await?;
         }

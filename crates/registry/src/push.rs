@@ -1,4 +1,4 @@
-//! Pushes images: blobs, then the manifests that name them.
+//! Pushes images: the blobs, then the manifests that reference them.
 
 use globalps_dockerconfig::Credential;
 use hyper::body::Bytes;
@@ -8,13 +8,13 @@ use hyper::{Method, StatusCode};
 use crate::check::{Checker, accepted, challenge, unexpected};
 use crate::endpoint::{Endpoint, Scheme, endpoint};
 use crate::error::RegistryError;
-use crate::http::{Answer, Content};
+use crate::http::{Answer, RequestBody};
 use crate::url::resolved;
 
-/// Media type of the content of a blob.
+/// Media type of a blob's content.
 const OCTETS: &str = "application/octet-stream";
 
-/// One repository of a registry, logged in to push.
+/// One repository of a registry, with a login for pushing.
 pub struct Repository<'a> {
     checker: &'a Checker,
     endpoint: Endpoint,
@@ -24,17 +24,17 @@ pub struct Repository<'a> {
     authorization: Option<HeaderValue>,
 }
 
-/// What became of a blob or a manifest.
+/// The result of pushing a blob or a manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
-    /// It was not there before.
+    /// The registry did not have it before.
     Sent,
     /// The registry has it already.
     Known,
 }
 
 impl Checker {
-    /// `repository`: with its registry, `quay.io/org/app`. `credential`: `None` pushes anonymously.
+    /// `repository`: including the registry, such as `quay.io/org/app`. `credential`: `None` pushes anonymously.
     pub async fn repository<'a>(
         &'a self,
         repository: &str,
@@ -71,7 +71,7 @@ impl Repository<'_> {
         Ok(())
     }
 
-    /// The registry compares the content with its digest.
+    /// Pushes a blob. The registry verifies that the content matches the digest.
     pub async fn push_blob(
         &mut self,
         digest: &str,
@@ -79,7 +79,7 @@ impl Repository<'_> {
     ) -> Result<Pushed, RegistryError> {
         let url = self.endpoint.blob(self.scheme, &self.name, digest);
         let known = self.ask(Method::HEAD, &url, None).await?.status;
-        // Some say where their storage has it.
+        // Some registries redirect to their storage.
         if known.is_success() || known.is_redirection() {
             return Ok(Pushed::Known);
         }
@@ -100,7 +100,7 @@ impl Repository<'_> {
         Ok(Pushed::Sent)
     }
 
-    /// `reference`: a tag, or the manifest's digest.
+    /// Pushes a manifest. `reference`: a tag, or the manifest's digest.
     pub async fn push_manifest(
         &mut self,
         reference: &str,
@@ -112,15 +112,15 @@ impl Repository<'_> {
         accepted(&self.ask(Method::PUT, &url, content).await?)
     }
 
-    /// A token can expire between two requests: then once more with a new one.
+    /// Sends the request; if the token has expired since the last request, repeats it once with a new token.
     async fn ask(
         &mut self,
         method: Method,
         url: &str,
-        content: Option<Content<'_>>,
+        content: Option<RequestBody<'_>>,
     ) -> Result<Answer, RegistryError> {
         let http = &self.checker.http;
-        // The upload may be on another server, which gets no password.
+        // The upload URL may be on another server, which gets no password.
         let is_here = url.starts_with(&self.endpoint.ping(self.scheme));
         let authorization = self.authorization.clone().filter(|_| is_here);
         let request = http.send(method.clone(), url, authorization.as_ref(), content.clone());

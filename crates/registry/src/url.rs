@@ -15,7 +15,7 @@ pub(crate) fn parse(url: &str) -> Result<Uri, RegistryError> {
     }
 }
 
-/// A redirect's target, which may be a path only.
+/// The target of a redirect, which may be relative.
 pub(crate) fn resolve(from: &Uri, location: &str) -> Result<Uri, RegistryError> {
     if !location.starts_with('/') || location.starts_with("//") {
         return parse(location);
@@ -24,7 +24,7 @@ pub(crate) fn resolve(from: &Uri, location: &str) -> Result<Uri, RegistryError> 
     parse(&format!("{scheme}://{}{location}", host_and_port(from)))
 }
 
-/// The same for texts.
+/// Like [`resolve`], for strings.
 pub(crate) fn resolved(from: &str, location: &str) -> Result<String, RegistryError> {
     Ok(resolve(&parse(from)?, location)?.to_string())
 }
@@ -40,13 +40,13 @@ pub(crate) fn path(url: &Uri) -> Result<Uri, RegistryError> {
     path.parse().map_err(|_| bad_url(url))
 }
 
-/// Without the brackets of an address.
+/// The host without the brackets of an IPv6 address.
 pub(crate) fn host(url: &Uri) -> Result<String, RegistryError> {
     let host = url.host().ok_or_else(|| bad_url(url))?;
     Ok(host.trim_matches(['[', ']']).to_owned())
 }
 
-/// As written, but for a user.
+/// Host and port as written, without the user.
 pub(crate) fn host_and_port(url: &Uri) -> &str {
     let authority = url.authority().map_or("", |a| a.as_str());
     authority.rsplit('@').next().unwrap_or_default()
@@ -61,7 +61,7 @@ pub(crate) fn port(url: &Uri) -> u16 {
     url.port_u16().unwrap_or(default)
 }
 
-/// Scheme, host and port; what logs in is in neither.
+/// Scheme, host and port, without user and password.
 pub(crate) fn shown(proxy: &Uri) -> String {
     let scheme = proxy.scheme_str().unwrap_or("http");
     format!("{scheme}://{}", host_and_port(proxy))

@@ -46,7 +46,7 @@ pub fn up_to(duration: Duration) -> Duration {
     duration.mul_f64(random())
 }
 
-/// From 0 to 1.
+/// A random number from 0 to 1.
 #[expect(clippy::cast_precision_loss, reason = "jitter needs no precision")]
 pub fn random() -> f64 {
     (random_bits() >> 11) as f64 / (1_u64 << 53) as f64

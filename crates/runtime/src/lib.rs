@@ -1,4 +1,4 @@
-//! What every program of globalps needs to run beside a Kubernetes API server.
+//! The code that all programs of globalps need to work with a Kubernetes API server.
 
 pub mod backoff;
 pub mod bounds;

@@ -25,7 +25,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of programs that run for long.
+    /// The limits of long-running programs.
     pub const USUAL: Self = Self {
         watch_seconds: 60,
         response: RESPONSE,
@@ -42,7 +42,7 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_
 /// A page that is too large is listed again with this fraction of its objects. After this many pages, there are as many times more
 /// in a page.
 const FRACTION: u32 = 8;
-/// Only one list at a time has pages with large objects in memory.
+/// Only one list at a time may have pages of large objects in memory.
 static LARGE: Semaphore = Semaphore::const_new(1);
 
 /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
@@ -61,7 +61,7 @@ pub enum Event<K> {
 }
 
 impl<K> Event<K> {
-    /// The same event about something else.
+    /// The same event with another value.
     pub fn map<T>(self, f: impl FnOnce(K) -> T) -> Event<T> {
         match self {
             Self::Init => Event::Init,
@@ -99,7 +99,9 @@ where
         pages: 0,
         turn: None,
         backoff: PAUSES,
-        state: listed.map_or(State::Begins, |version| State::Watches(version, None)),
+        state: listed.map_or(ListState::Begins, |version| {
+            ListState::Watches(version, None)
+        }),
     };
     stream::unfold(events, |mut events| async move {
         let event = events.next().await;
@@ -117,20 +119,20 @@ struct ListEvents<K> {
     /// Held while a page that is smaller than usual is in memory.
     turn: Option<SemaphorePermit<'static>>,
     backoff: Backoff,
-    state: State<K>,
+    state: ListState<K>,
 }
 
-enum State<K> {
+enum ListState<K> {
     Begins,
     /// The objects of the page; how the list continues, or the version of the complete list.
-    Lists(std::vec::IntoIter<K>, Next),
-    /// As of this version, and since when.
+    Lists(std::vec::IntoIter<K>, Continuation),
+    /// The version up to which events were seen, and the open watch with its start.
     Watches(String, Option<(Instant, Events<K>)>),
 }
 
 type Events<K> = BoxStream<'static, kube::Result<WatchEvent<K>>>;
 
-enum Next {
+enum Continuation {
     Page(Option<String>),
     Watch(String),
 }
@@ -142,34 +144,34 @@ where
     async fn next(&mut self) -> kube::Result<Event<K>> {
         loop {
             match &mut self.state {
-                State::Begins => {
-                    self.state = State::Lists(Vec::new().into_iter(), Next::Page(None));
+                ListState::Begins => {
+                    self.state = ListState::Lists(Vec::new().into_iter(), Continuation::Page(None));
                     return Ok(Event::Init);
                 }
-                State::Lists(objects, next) => {
+                ListState::Lists(objects, next) => {
                     if let Some(object) = objects.next() {
                         return Ok(Event::InitApply(object));
                     }
                     self.turn = None;
                     match next {
-                        Next::Page(token) => {
+                        Continuation::Page(token) => {
                             let token = token.take();
                             let list = self.page(token).await?;
                             let token = list.metadata.continue_.filter(|token| !token.is_empty());
                             let version = list.metadata.resource_version.unwrap_or_default();
                             let next = match token {
-                                Some(_) => Next::Page(token),
-                                None => Next::Watch(version),
+                                Some(_) => Continuation::Page(token),
+                                None => Continuation::Watch(version),
                             };
-                            self.state = State::Lists(list.items.into_iter(), next);
+                            self.state = ListState::Lists(list.items.into_iter(), next);
                         }
-                        Next::Watch(version) => {
-                            self.state = State::Watches(std::mem::take(version), None);
+                        Continuation::Watch(version) => {
+                            self.state = ListState::Watches(std::mem::take(version), None);
                             return Ok(Event::InitDone);
                         }
                     }
                 }
-                State::Watches(version, watch) => {
+                ListState::Watches(version, watch) => {
                     let Some((begun, events)) = watch else {
                         let params = WatchParams {
                             label_selector: self.params.label_selector.clone(),
@@ -217,7 +219,7 @@ where
         }
     }
 
-    /// The next page, with fewer objects where they are large.
+    /// Requests the next page, with fewer objects if they are large.
     async fn page(&mut self, token: Option<String>) -> kube::Result<ObjectList<K>> {
         let usual = self.params.limit.unwrap_or(u32::MAX);
         loop {

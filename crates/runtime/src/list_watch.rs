@@ -1,5 +1,6 @@
-//! Lists and watches objects, with deadlines. After an error it lists again: a resumed watch yields nothing until something
-//! changes, so nobody could tell whether it works. An object that can't be decoded is no error: the others are not affected.
+//! Lists and watches objects, with deadlines. After an error it lists again, because a resumed watch yields nothing
+//! until something changes, so that it would be unknown whether it works. An object that can't be decoded is not an
+//! error, and does not affect others.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -25,14 +26,14 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 /// Before the objects are listed again.
 pub const BACKOFF: Backoff = Backoff::new(Duration::from_millis(800), LONGEST_BACKOFF);
 
-/// What a list-watch yields.
+/// An event of a list-watch.
 #[derive(Debug)]
 pub enum Update<K, E = WatchError> {
     /// Each list starts with [`Event::Init`] and is complete at [`Event::InitDone`].
     Event(Event<K>),
     /// An object of the list or watch can't be decoded.
     Unreadable {
-        /// Its name, and why.
+        /// The object's name, and the reason.
         object: Box<Unreadable>,
         /// The event is its deletion.
         is_deleted: bool,
@@ -44,7 +45,7 @@ pub enum Update<K, E = WatchError> {
 }
 
 impl<K> Update<K> {
-    /// The same with another type of objects.
+    /// The same update with another type of objects.
     pub fn map<T>(self, f: impl Fn(K) -> T) -> Update<T> {
         match self {
             Self::Event(event) => Update::Event(event.map(f)),
@@ -80,11 +81,11 @@ impl<K, const OWNERS: bool> From<Update<Item<K, OWNERS>, kube::Error>> for Updat
 /// Why a list or watch failed; it is repeated with backoff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchError {
-    /// Without content of a response.
+    /// Contains nothing of a response's content.
     pub message: String,
     /// The API server does not allow it.
     pub is_forbidden: bool,
-    /// The API server does not serve the resource, so there are no such objects.
+    /// The API server does not serve the resource, so no such objects exist.
     pub is_not_served: bool,
 }
 

@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 use crate::list_events::{Event, one};
 use crate::list_watch::{Update, list_watch};
 
-/// What is known about the object.
+/// The known state of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectState<K> {
-    /// Its last state that could be decoded.
+    /// The last state that could be decoded.
     Present(K),
-    /// It can't be decoded: the reason, as a clause.
+    /// The object can't be decoded, for this reason (a clause).
     Unreadable(String),
-    /// It does not exist, or is being deleted.
+    /// The object does not exist, or is being deleted.
     Absent,
     /// The API server does not allow it.
     Forbidden,
@@ -45,10 +45,13 @@ where
 }
 
 /// The object as a list has it, or why it is unreadable.
-type Found<K> = Option<Result<K, String>>;
+type ListedObject<K> = Option<Result<K, String>>;
 
-/// `listed`: what the list in progress has found; `None`: there is no list in progress.
-fn state<K: Resource>(update: Update<K>, listed: &mut Option<Found<K>>) -> Option<ObjectState<K>> {
+/// `listed`: the object in the list in progress; `None`: no list is in progress.
+fn state<K: Resource>(
+    update: Update<K>,
+    listed: &mut Option<ListedObject<K>>,
+) -> Option<ObjectState<K>> {
     let found = match update {
         Update::Event(Event::Init) => {
             *listed = Some(None);

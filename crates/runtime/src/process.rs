@@ -42,7 +42,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// From here on the signals no longer kill the process. Fails if the system refuses a handler.
+    /// Installs handlers, after which the signals no longer kill the process. Fails if the system refuses a handler.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,

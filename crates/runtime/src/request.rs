@@ -1,4 +1,4 @@
-//! What requests to an API server have in common: a deadline, and errors that are safe to show.
+//! What all requests to an API server share: a deadline, and errors that are safe to show.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub async fn within<T>(call: impl Future<Output = kube::Result<T>>) -> kube::Res
     within_limit(RESPONSE, call).await
 }
 
-/// The same with another deadline.
+/// Like [`within`], with another deadline.
 pub async fn within_limit<T>(
     limit: Duration,
     call: impl Future<Output = kube::Result<T>>,

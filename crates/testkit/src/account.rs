@@ -1,4 +1,4 @@
-//! An account of the cluster with its token, and the requests that it makes with it.
+//! A service account of the cluster, and the requests that it makes with its token.
 
 use anyhow::Result;
 use json_patch::Patch as JsonPatch;
@@ -13,7 +13,7 @@ use crate::Cluster;
 
 /// An account with a token.
 pub struct Account {
-    /// Empty: the token is of no pod.
+    /// Name of the pod that the token is bound to; empty if there is none.
     pub pod: String,
     client: Client,
     runtime: Runtime,
@@ -29,11 +29,11 @@ impl Account {
         })
     }
 
-    /// `args` of `kubectl create token`.
+    /// `args`: of `kubectl create token`.
     pub fn of_token(cluster: &Cluster, args: &[&str]) -> Result<Self> {
         let token = cluster.kubectl(&[&["create", "token"], args].concat())?;
         let mut config = Config::new(cluster.api_url().parse()?);
-        // The API server's identity is not what this test checks.
+        // The API server's identity is irrelevant here.
         config.accept_invalid_certs = true;
         config.auth_info = AuthInfo {
             token: Some(token.trim().to_owned().into()),
@@ -60,7 +60,7 @@ impl Account {
         }
     }
 
-    /// Applies an object like the controller.
+    /// Applies an object with the controller's field manager.
     pub fn apply(&self, object: &Value, dry_run: bool) -> Result<(), String> {
         let mut params = PatchParams::apply("globalps-controller").force();
         params.dry_run = dry_run;
@@ -71,7 +71,7 @@ impl Account {
         applied.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Changes an object, without effect. An error of the API server has its code and message.
+    /// Sends a patch as a dry run. An error of the API server contains its code and message.
     pub fn try_patch(
         &self,
         object: &Value,

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::Cluster;
 
-/// A request, or one of its two stages if it is a watch.
+/// A request; a watch has two, one for each stage.
 pub struct Request {
     pub event: Value,
     /// When the API server received it.
@@ -41,7 +41,7 @@ impl Request {
     }
 }
 
-/// Whether it is a write with one of these verbs, which the API server accepted.
+/// Whether the event is a write with one of these verbs that the API server accepted.
 pub fn is_write(event: &Value, verbs: &[&str]) -> bool {
     let code = event["responseStatus"]["code"].as_u64();
     verbs.iter().any(|verb| event["verb"] == *verb) && code.is_some_and(|code| code < 300)

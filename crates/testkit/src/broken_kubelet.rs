@@ -1,4 +1,4 @@
-//! Makes a kubelet fail at its start with certain content.
+//! Makes a kubelet fail to start with certain content.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use crate::Node;
 const DIRECTORY: &str = "etc/systemd/system/kubelet.service.d";
 const FILE: &str = "broken.conf";
 
-/// From now on the node's kubelet fails at its start while its credentials file contains this registry.
+/// Makes the node's kubelet fail to start while its credentials file contains this registry.
 pub fn break_kubelet(node: &Node, registry: &str) -> Result<()> {
     drop_in(
         node,
@@ -17,7 +17,7 @@ pub fn break_kubelet(node: &Node, registry: &str) -> Result<()> {
     )
 }
 
-/// From now on the node's kubelet fails at its start while its credentials file does not contain this registry.
+/// Makes the node's kubelet fail to start while its credentials file does not contain this registry.
 pub fn need_in_file(node: &Node, registry: &str) -> Result<()> {
     drop_in(
         node,

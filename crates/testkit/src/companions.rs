@@ -17,7 +17,7 @@ const EXTERNAL_SECRETS: &str = "external-secrets";
 const EXTERNAL_SECRETS_MODULE: &str = "github.com/external-secrets/external-secrets";
 const KUSTOMIZE_CONTROLLER: &str = "kustomize-controller";
 const KUSTOMIZE_CONTROLLER_MODULE: &str = "github.com/fluxcd/kustomize-controller";
-/// What is needed to build the program of External Secrets.
+/// The parts of the module that the build of External Secrets needs.
 const PARTS: [&str; 6] = ["apis", "cmd", "pkg", "main.go", "go.mod", "go.sum"];
 
 /// The program `helm`.
@@ -26,19 +26,20 @@ pub fn helm() -> Result<PathBuf> {
     build_beside("tests/helm", &flags, "helm.sh/helm/v4/cmd/helm", "helm")
 }
 
-/// The program `helm` of Helm 3. As its own builds do, it takes a cluster of its client's release where there is none.
+/// The program `helm` of Helm 3. Like its own builds, it assumes the Kubernetes release of its client library if there
+/// is no cluster.
 pub fn helm3() -> Result<PathBuf> {
     let kubernetes = "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=37";
     let flags = ["-ldflags", &format!("-s -w {kubernetes}")];
     build_beside("tests/helm3", &flags, "helm.sh/helm/v3/cmd/helm", "helm3")
 }
 
-/// What Flux's helm-controller does with a chart by Helm's SDK.
+/// A program that handles a chart with Helm's SDK, like Flux's helm-controller.
 pub fn flux_helm() -> Result<PathBuf> {
     build_beside("tests/helm", &["-ldflags", "-s -w"], "./flux", "flux-helm")
 }
 
-/// A synchronization by Argo CD's sync engine.
+/// A program that runs one synchronization by Argo CD's sync engine.
 pub fn argocd() -> Result<PathBuf> {
     build_beside("tests/argocd", &["-ldflags", "-s -w"], ".", "argocd")
 }
@@ -97,7 +98,7 @@ fn start<'a>(
     let kubeconfig = layout.pki(&format!("{name}.kubeconfig"));
     let admin = Authority::load(layout)?.kubeconfig(layout, name, Some("system:masters"))?;
     write_private(&kubeconfig, &admin)?;
-    // Flux removes what it finds there at its start.
+    // Flux clears this directory when it starts.
     let temporary = tempfile::tempdir()?;
     command
         .env("KUBECONFIG", kubeconfig)
@@ -129,7 +130,7 @@ fn install_crds(cluster: &Cluster, kind: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Its own program with few providers and generators. Go replaces no files of a downloaded module, so this builds a copy.
+/// Builds its own program with few providers and generators, from a copy, because Go can't replace files of a downloaded module.
 fn build_external_secrets(source: &Path) -> Result<PathBuf> {
     let release = source.file_name().context("a release")?;
     let sources = std::path::absolute(target_dir())?.join("kubernetes/src");

@@ -24,9 +24,9 @@ impl std::fmt::Debug for ConfigFile {
     }
 }
 
-/// The node's credentials file with its bytes, mode, owner and group, if it exists.
+/// The node's credentials file with its bytes, mode, owner and group; `None` if it does not exist.
 pub fn read(node: &Node) -> Result<Option<ConfigFile>> {
-    // By one handle: the syncer may replace or remove the file meanwhile.
+    // Uses a single handle, because the syncer may replace or remove the file meanwhile.
     let mut file = match File::open(node.kubelet_dir().join("config.json")) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         file => file?,
@@ -41,7 +41,7 @@ pub fn read(node: &Node) -> Result<Option<ConfigFile>> {
     }))
 }
 
-/// The `auth` of a registry in the node's file, if it has one.
+/// The `auth` of a registry in the node's file, or `None`.
 pub fn auth(node: &Node, registry: &str) -> Result<Option<String>> {
     let Some(file) = read(node)? else {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! Another containerd than the machine's for the nodes: the release in the variable `CONTAINERD`, built from the Go module
-//! proxy in about two minutes.
+//! A specific containerd for the nodes instead of the machine's: the release in the variable `CONTAINERD`, built from
+//! the Go module proxy in about two minutes.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ const BIN: &str = "/opt/containerd/bin";
 /// containerd starts the shim of each pod from its `PATH`.
 const PROGRAMS: [&str; 2] = ["containerd", "containerd-shim-runc-v2"];
 
-/// The release that nodes of this process run, such as `v2.4.2`; `None`: that of the machine.
+/// The release that nodes of this process run, such as `v2.4.2`; `None`: the machine's.
 pub fn version() -> Option<String> {
     std::env::var("CONTAINERD")
         .ok()
@@ -27,7 +27,7 @@ fn directory() -> Option<PathBuf> {
     Some(target_dir().join("containerd").join(version()?))
 }
 
-/// Builds the programs unless they exist, or the machine's containerd is wanted.
+/// Builds the programs, unless they exist or the machine's containerd is used.
 pub(crate) fn build() -> Result<()> {
     let (Some(directory), Some(version)) = (directory(), version()) else {
         return Ok(());
@@ -37,7 +37,7 @@ pub(crate) fn build() -> Result<()> {
         Some("v2.") => "github.com/containerd/containerd/v2",
         _ => bail!("`CONTAINERD={version}`: no release such as v2.4.2"),
     };
-    // Without a Go version, the modules that its requirements require would be loaded too.
+    // Without a Go version, the build would also load the modules' indirect requirements.
     let go_mod = format!("module runtime\n\ngo 1.26.0\n\nrequire {module} {version}\n");
     let flags = format!("-s -w -X {module}/version.Version={version}");
     older_release::build_programs(
@@ -49,7 +49,7 @@ pub(crate) fn build() -> Result<()> {
     )
 }
 
-/// How systemd-nspawn makes the programs visible on a node.
+/// The option of systemd-nspawn that makes the programs visible on a node.
 pub(crate) fn bind() -> Result<Option<String>> {
     let bind = |directory: PathBuf| {
         let directory = std::path::absolute(directory)?;
@@ -117,7 +117,7 @@ fn config(layout: &Layout) -> String {
     )
 }
 
-/// Command of the unit, and the directories where it finds programs.
+/// Command of the unit, and the directories in which it finds programs.
 fn command() -> (String, String) {
     let system = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
     let directory = version().map_or(Path::new("/usr/bin"), |_| Path::new(BIN));

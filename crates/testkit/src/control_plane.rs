@@ -36,8 +36,8 @@ rules:
 - level: Metadata
 ";
 
-/// Controllers of things that no test has: storage, and what scales or repeats workloads. While nothing happens, these take a third of
-/// the controller manager's processor time.
+/// Disables controllers that no test needs: for storage, and for scaling or repeating workloads. An idle controller
+/// manager spends a third of its processor time in them.
 const WITHOUT: &str = "--controllers=*,-cronjob-controller,-ephemeral-volume-controller,-horizontal-pod-autoscaler-controller,\
 -persistentvolume-attach-detach-controller,-persistentvolume-binder-controller,-persistentvolume-expander-controller,\
 -persistentvolume-protection-controller,-persistentvolumeclaim-protection-controller,-resourceclaim-controller,\
@@ -115,12 +115,12 @@ pub(crate) fn restart_api_server(layout: &Layout, pause: Duration) -> Result<()>
     start_api_server_again(layout)
 }
 
-/// Copies etcd's data. etcd and the API server are down for a moment.
+/// Copies etcd's data. Stops etcd and the API server for a moment.
 pub(crate) fn back_up_etcd(layout: &Layout) -> Result<()> {
     replace_etcd(layout, ("etcd", "etcd-backup"))
 }
 
-/// Restores the last copy. To every client the cluster is in the state of that time.
+/// Restores the last copy. Every client then sees the cluster's state at the time of the copy.
 pub(crate) fn restore_etcd(layout: &Layout) -> Result<()> {
     replace_etcd(layout, ("etcd-backup", "etcd"))
 }
@@ -198,7 +198,7 @@ fn start_api_server(layout: &Layout) -> Result<()> {
 
 const ADMISSION: &str = "admission.json";
 
-/// Admits pods with Kubernetes' own priority classes only in namespaces whose quota names these, from now on.
+/// Makes the API server admit pods with Kubernetes' own priority classes only in namespaces whose quota names these.
 pub(crate) fn limit_priority_classes(layout: &Layout) -> Result<()> {
     let limited = json!({"resource": "pods", "matchScopes": [{"scopeName": "PriorityClass",
         "operator": "In", "values": ["system-cluster-critical", "system-node-critical"]}]});
@@ -254,7 +254,7 @@ pub(crate) fn kubectl(layout: &Layout, args: &[&str]) -> Result<String> {
 pub(crate) fn kubectl_command(layout: &Layout) -> Command {
     let mut command = Command::new(bin_dir().join("kubectl"));
     command
-        // It mostly ends before there is much garbage; to collect it takes a sixth of kubectl's processor time.
+        // kubectl usually ends before there is much garbage, and collecting it takes a sixth of its processor time.
         .env("GOGC", "off")
         .env("GOMEMLIMIT", "256MiB")
         .arg(format!("--kubeconfig={}", layout.kubeconfig().display()))

@@ -1,5 +1,5 @@
-//! CRI-O for the nodes, where the variable `CRIO` names a directory with its programs `crio` and `pinns`. The machine has the
-//! others that it needs: `conmon` and `runc`.
+//! CRI-O for the nodes, if the variable `CRIO` names a directory with its programs `crio` and `pinns`. The machine has
+//! the other programs that it needs: `conmon` and `runc`.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ pub fn directory() -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// How systemd-nspawn makes the programs visible on a node.
+/// The option of systemd-nspawn that makes the programs visible on a node.
 pub(crate) fn bind() -> Result<Option<String>> {
     let Some(directory) = directory() else {
         return Ok(None);
@@ -56,7 +56,7 @@ pub(crate) fn files(layout: &Layout, authority: &Authority) -> Vec<NodeFile> {
     ]
 }
 
-/// Images are in the directory of containerd's, which is not on the overlay of the node's root.
+/// Stores images in containerd's directory, which is not on the overlay of the node's root.
 fn config(layout: &Layout) -> String {
     format!(
         r#"[crio]
@@ -96,8 +96,8 @@ done
 exec /usr/sbin/runc "$@"
 "#;
 
-/// Where the machine has control groups of both versions, runc uses those of version 1. CRI-O would set limits in version 2 too, and no
-/// container would start.
+/// If the machine has control groups of both versions, runc uses those of version 1. CRI-O would also set limits in
+/// version 2, and no container would start.
 const UNIT: &str = "\
 [Unit]
 After=node-mounts.service

@@ -20,7 +20,7 @@ pub struct Hub<'a> {
 
 impl<'a> Hub<'a> {
     /// Pushes the hub's image into the open registry, creates these namespaces, and installs the hub for them; without
-    /// namespaces for all. Two hubs run then, and one of them leads.
+    /// namespaces, for all. Two replicas of the hub then run, and one of them leads.
     pub fn install(management: &'a Cluster, namespaces: &[&str]) -> Result<Self> {
         let hub = Self::attach(management);
         let archive = kubernetes::target_dir().join("images/globalps-hub.tar");

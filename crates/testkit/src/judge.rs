@@ -10,23 +10,23 @@ use globalps_dockerconfig::{
 use crate::fuzz::{Histogram, case};
 use crate::oracle::{Answer, Case, Image, Oracle, Pair};
 
-/// Cases that are sent at once.
+/// Cases per batch.
 const BATCH: usize = 64;
 
 /// Result of many cases.
 pub struct Report {
     pub cases: u64,
     pub kinds: Histogram,
-    /// Files that the kubelet accepted: a generator of only invalid files would prove little.
+    /// Number of files that the kubelet accepted: a generator that only made invalid files would prove little.
     pub accepted: u64,
-    /// Images for which the kubelet had a credential, and images for which CRI-O had one.
+    /// Number of images for which the kubelet had a credential, and for which CRI-O had one.
     pub tried: u64,
     pub sent: u64,
     /// The first disagreements, as text.
     pub disagreements: Vec<String>,
 }
 
-/// Compares the cases from this number on; stops after ten disagreements.
+/// Compares cases, starting with this number; stops after ten disagreements.
 pub fn judge(seed: u64, number: u64) -> Result<Report> {
     let mut oracle = Oracle::start()?;
     let mut numbers = seed..;
@@ -98,7 +98,7 @@ pub fn compare(case: &Case, answer: &Answer) -> Vec<String> {
             Ok(Ok(ours)) => differs(&ours, image),
             Ok(Err(_)) => (!image.repository.is_empty())
                 .then(|| format!("rejected only by globalps, is {}", image.repository)),
-            // Not JSON, or no usable `auths`: no reader finds any credential.
+            // If the file is not JSON or has no usable `auths`, no reader finds any credential.
             Err(_) => (!image.tries.is_empty() || image.crio.outcome != "error")
                 .then(|| format!("{image:?}")),
         };
@@ -162,7 +162,8 @@ fn ordered(mut tries: Vec<(String, Pair)>) -> Vec<(String, Pair)> {
     tries
 }
 
-/// The same text for keys that the kubelet treats as equal. Unlike to `canonical_key`, `https://quay.io/v1` is not `quay.io`.
+/// The same text for keys that the kubelet treats as equal. Unlike in `canonical_key`, `https://quay.io/v1` differs
+/// from `quay.io`.
 pub fn indexed(key: &str) -> String {
     let bare = key
         .strip_prefix("https://")

@@ -1,4 +1,4 @@
-//! Judges merges by the kubelet's and containers/image's own code: a merge takes a credential from no image.
+//! Judges merges with the kubelet's and containers/image's own code: a merge must not take a credential away from any image.
 
 use anyhow::Result;
 use globalps_dockerconfig::{DockerConfig, Precedence, merge, parse};
@@ -7,14 +7,14 @@ use crate::fuzz::case;
 use crate::judge::compare;
 use crate::oracle::{Answer, Case, Image, Oracle, Pair};
 
-/// Merges that are judged at once.
+/// Merges per batch.
 const BATCH: usize = 32;
 
 /// Result of many merges.
 #[derive(Default)]
 pub struct Report {
     pub merges: u64,
-    /// Images for which the kubelet had a credential before, and images for which CRI-O had one.
+    /// Number of images for which the kubelet had a credential before, and for which CRI-O had one.
     pub tried: u64,
     pub sent: u64,
     /// The first failures, as text.
@@ -28,7 +28,7 @@ struct Merge {
     has_path_after_scheme: bool,
 }
 
-/// Merges pairs of generated files from this number on; stops after ten failures.
+/// Merges pairs of generated files, starting with this number; stops after ten failures.
 pub fn judge(seed: u64, number: u64) -> Result<Report> {
     let mut oracle = Oracle::start()?;
     let mut merges = (seed..).step_by(2).filter_map(merged);
@@ -48,7 +48,7 @@ pub fn judge(seed: u64, number: u64) -> Result<Report> {
     Ok(report)
 }
 
-/// `None`: a kubelet can't read one of the files.
+/// `None` if a kubelet can't read one of the files.
 fn merged(number: u64) -> Option<Merge> {
     let (one, other) = (case(number).asked, case(number + 1).asked);
     let read = |case: &Case| {
@@ -86,7 +86,7 @@ fn merged(number: u64) -> Option<Merge> {
 fn judge_one(merge: &Merge, answers: &[Answer], report: &mut Report) {
     for (at, name) in merge.files[2].images.iter().enumerate() {
         let [one, other, merged] = [0, 1, 2].map(|file| &answers[file].images[at]);
-        // Kubelets send Docker Hub's credentials also to hosts without a dot; a merge has them for Docker Hub only.
+        // Kubelets also send Docker Hub's credentials to hosts without a dot; a merge keeps them for Docker Hub only.
         let is_host_without_dot = !one.repository.starts_with("docker.io/")
             && !one
                 .repository
@@ -120,7 +120,7 @@ fn judge_one(merge: &Merge, answers: &[Answer], report: &mut Report) {
     }
 }
 
-/// Programs send a user only with a password, and CRI-O takes the bytes 0 at its ends for padding.
+/// Programs send a user only with a password, and CRI-O treats NUL bytes at its ends as padding.
 fn is_complete(pair: &Pair) -> bool {
     !pair.username.is_empty() && pair.password.iter().any(|byte| *byte != 0)
 }

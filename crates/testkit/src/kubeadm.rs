@@ -1,5 +1,5 @@
-//! kubeadm's own rewrite of the kubelet's flags: in which states of a node an upgrade by a release does it. The test program
-//! `kubeadm` compares this with the phases of the real `kubeadm upgrade node`, which are built here.
+//! kubeadm's rewrite of the kubelet's flags: in which states of a node an upgrade to a release rewrites them. The test
+//! program `kubeadm` compares this with the phases of the real `kubeadm upgrade node`, which are built here.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,22 @@ use anyhow::Result;
 use crate::kubernetes::{build_beside, minor_of, target_dir, version_flags};
 use crate::older_release;
 
-/// The release of `make test`: the newest that rewrites the flags in both of the states in which a release does.
+/// The release of `make test`: the newest one that rewrites the flags in both states in which any release does.
 pub const VERSION: &str = "v1.35.4";
 const MODULE: &str = "tests/kubeadm";
 const NAME: &str = "kubeadm-upgrade";
 
-/// What an upgrade finds on a node.
+/// The state of a node before an upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// The flags name the image of the pause container, which older releases of kubeadm set.
+    /// The flags contain the image of the pause container, which older releases of kubeadm set.
     PauseImage,
-    /// The flags name the socket of the container runtime, which newer releases keep in another file, and that file does not exist.
+    /// The flags contain the socket of the container runtime, and the file in which newer releases keep the socket does
+    /// not exist.
     RuntimeSocket,
-    /// The flags name the socket, and the file exists.
+    /// The flags contain the socket, and that file exists.
     InstanceConfig,
-    /// Other flags only.
+    /// The flags contain none of these.
     Others,
 }
 
@@ -54,7 +55,7 @@ impl State {
         }
     }
 
-    /// For people.
+    /// Description for the page.
     pub(crate) fn describe(self) -> &'static str {
         match self {
             Self::PauseImage => "`--pod-infra-container-image`",
@@ -65,7 +66,7 @@ impl State {
     }
 }
 
-/// The release whose kubeadm upgrades nodes in this process: that of the variable `KUBERNETES`, or [`VERSION`].
+/// The release whose kubeadm upgrades nodes in this process: the variable `KUBERNETES`, or [`VERSION`].
 pub fn version() -> String {
     std::env::var("KUBERNETES").unwrap_or_else(|_| VERSION.to_owned())
 }
@@ -76,8 +77,8 @@ pub fn minor() -> u32 {
     minor_of(&version).unwrap_or_else(|| panic!("`{version}` is no release such as `{VERSION}`"))
 }
 
-/// Builds the phases of `kubeadm upgrade node` that may rewrite the flags, of [`version`], and returns the program's path.
-/// Takes two or three minutes the first time.
+/// Builds the phases of [`version`]'s `kubeadm upgrade node` that may rewrite the flags, and returns the program's
+/// path. Takes two or three minutes the first time.
 pub fn build() -> Result<PathBuf> {
     let version = version();
     let linker = version_flags(&version);

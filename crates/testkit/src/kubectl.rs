@@ -1,4 +1,4 @@
-//! What an admin does with a cluster by kubectl.
+//! kubectl for the cluster's admin.
 
 use std::fmt::Display;
 use std::process::Command;
@@ -17,14 +17,15 @@ impl Cluster {
         control_plane::kubectl(self.layout(), args)
     }
 
-    /// The same for a line of words.
+    /// Like [`Self::kubectl`], for a line of words.
     pub fn kubectl_line(&self, line: &str) -> Result<String> {
         self.kubectl(&line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// The same, as somebody types it: it must succeed.
+    /// Like [`Self::kubectl_line`], for a command that must succeed.
     ///
     /// # Panics
+    ///
     /// If it fails.
     pub fn types(&self, line: &str) -> String {
         self.kubectl_line(line)
@@ -34,19 +35,19 @@ impl Cluster {
     /// Runs kubectl with this standard input.
     pub fn kubectl_with(&self, args: &[&str], input: impl Display) -> Result<String> {
         let ran = run(self.kubectl_command().args(args), &input.to_string())?;
-        // Without the arguments: a patch may have a credential.
+        // Omits the arguments, because a patch may contain a credential.
         let verb = args.first().copied().unwrap_or_default();
         ensure!(ran.code == Some(0), "kubectl {verb} failed: {}", ran.stderr);
         Ok(ran.stdout)
     }
 
-    /// Runs `kubectl apply --server-side`, which takes over other clients' fields.
+    /// Runs `kubectl apply --server-side`, and takes over fields of other managers.
     pub fn apply(&self, manifests: impl Display) -> Result<()> {
         let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
         self.kubectl_with(&args, manifests).map(drop)
     }
 
-    /// The same for several objects.
+    /// Like [`Self::apply`], for several objects.
     pub fn apply_all(&self, objects: &[Value]) -> Result<()> {
         self.apply(json!({"apiVersion": "v1", "kind": "List", "items": objects}))
     }
@@ -58,7 +59,7 @@ impl Cluster {
         self.kubectl(&args).map(drop)
     }
 
-    /// The same for the status.
+    /// Like [`Self::patch`], for the status.
     pub fn patch_status(&self, namespace: &str, what: &str, patch: impl Display) -> Result<()> {
         let patch = patch.to_string();
         let args = ["patch", what, "-n", namespace, "--subresource=status"];
@@ -71,8 +72,8 @@ impl Cluster {
         control_plane::kubectl_command(self.layout())
     }
 
-    /// The object `KIND/NAME`, or the list of a kind in the namespace, as `kubectl get -o json` prints it; null if it does not
-    /// exist.
+    /// The object `KIND/NAME`, or the list of a kind in the namespace, in the format of `kubectl get -o json`; null if
+    /// it does not exist.
     pub fn get(&self, namespace: &str, what: &str) -> Result<Value> {
         objects::read(self.layout(), namespace, what)
     }

@@ -1,5 +1,5 @@
 //! Kubernetes' own programs, built from the Go module proxy: about four minutes the first time on two CPUs, and no time
-//! after that. Test clusters run the release in the variable `KUBERNETES`, or [`VERSION`].
+//! later. Test clusters run the release in the variable `KUBERNETES`, or [`VERSION`].
 
 use std::fmt::Write;
 use std::fs::{self, File};
@@ -24,13 +24,13 @@ const PROGRAMS: [&str; 6] = [
     "kubectl",
 ];
 
-/// Builds them, in the module's directory.
+/// Script that builds the programs, in the module's directory.
 const SCRIPT: &str = "build";
 
 const CAPI: &str = "tests/capi";
 const CAPI_MODULE: &str = "sigs.k8s.io/cluster-api";
 const NO_GO: &str = "could not run `go`: install Go 1.26 or newer, see https://go.dev/dl";
-/// Several times what the largest program takes on two busy CPUs.
+/// Several times as long as the largest program takes on two busy CPUs.
 const BUILD_DEADLINE: Duration = Duration::from_mins(20);
 const BUILD_POLL: Duration = Duration::from_millis(20);
 
@@ -50,7 +50,7 @@ pub fn minor() -> u32 {
     minor_of(&version).unwrap_or_else(|| panic!("`{version}` is no release such as `{VERSION}`"))
 }
 
-/// The minor version of a release; `None`: unreadable.
+/// The minor version of a release; `None` if it can't be parsed.
 pub fn minor_of(version: &str) -> Option<u32> {
     version.split('.').nth(1)?.parse().ok()
 }
@@ -74,7 +74,7 @@ pub fn workspace() -> PathBuf {
     package.ancestors().nth(2).unwrap_or(package).to_owned()
 }
 
-/// Builds the programs unless they exist in this version. A lock lets one process build while the others wait.
+/// Builds the programs unless they exist in this version. A lock makes other processes wait for the build.
 pub fn build() -> Result<()> {
     build_default()?;
     let (bin, version) = (std::path::absolute(bin_dir())?, version());
@@ -85,7 +85,7 @@ pub fn build() -> Result<()> {
     for program in [ETCD, "kubectl"] {
         let link = bin.join(program);
         if !link.exists() {
-            // Nodes see only this directory.
+            // Nodes only see this directory.
             fs::hard_link(std::path::absolute(default_bin_dir())?.join(program), link)?;
         }
     }
@@ -182,8 +182,7 @@ pub(crate) fn module_dir(directory: &str, module: &str) -> Result<PathBuf> {
     Ok(dir.into())
 }
 
-/// Builds a program of a Go module of the tests, next to those of Kubernetes. A lock lets one process build while the
-/// others wait.
+/// Builds a program from a Go module of the tests, next to those of Kubernetes. A lock makes other processes wait for the build.
 pub(crate) fn build_beside(
     module: &str,
     flags: &[&str],
@@ -210,7 +209,7 @@ pub(crate) fn build_beside(
     let what = format!("`go build` of {name} in `{}`", module.display());
     let ended = until(&what, BUILD_DEADLINE, BUILD_POLL, || Ok(go.try_wait()?));
     if ended.is_err() {
-        // Its child processes end at their next step.
+        // Its child processes fail at their next step.
         let _ = go.kill();
         let _ = go.wait();
     }

@@ -28,7 +28,7 @@ pub const REPOSITORY: &str = "team/app";
 const SERVICE: &str = "a test's registry";
 const ISSUER: &str = "a test's token server";
 
-/// Chosen by the registry itself: a port that was free a moment ago may be taken.
+/// Port 0: the registry chooses a port itself, because one that was free a moment ago may be in use.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// A `docker-registry` process, which ends when this is dropped or when the thread that started it ends.
@@ -38,12 +38,12 @@ pub struct LoneRegistry {
 }
 
 impl LoneRegistry {
-    /// A registry that requires [`USER`] and the password in each request. Without an identity it speaks plain HTTP.
+    /// A registry that requires [`USER`] and the password with each request. Without an identity it speaks plain HTTP.
     pub fn basic(dir: &Path, identity: Option<&Identity>, password: &str) -> Result<Self> {
         Self::basic_at(ANY_PORT, dir, identity, password)
     }
 
-    /// The same at this address. With port 0 the registry chooses a free one: see [`Self::address`].
+    /// Like [`Self::basic`], at this address. With port 0, the registry chooses a free port: see [`Self::address`].
     pub fn basic_at(
         address: SocketAddr,
         dir: &Path,
@@ -123,7 +123,7 @@ impl LoneRegistry {
     }
 }
 
-/// The address that a registry's log names once the registry listens.
+/// The address in a registry's log, which appears once the registry listens.
 fn listens_on(log: &str) -> Option<SocketAddr> {
     let (_, rest) = log.split_once("listening on ")?;
     // Incomplete while the registry writes the line.
@@ -139,8 +139,8 @@ impl Drop for LoneRegistry {
     }
 }
 
-/// Issues tokens to users with the password: a token without access, which is enough to log in, a token to pull
-/// [`REPOSITORY`], and tokens to pull from and push to any repository.
+/// Issues tokens to users with the password: one without access, which is enough to log in, one to pull [`REPOSITORY`],
+/// and those to pull from and push to any repository.
 pub struct TokenServer {
     pub server: Server,
     realm: String,

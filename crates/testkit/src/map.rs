@@ -16,7 +16,8 @@ pub enum On {
     Oracle,
     /// A real control plane with this many real nodes; 0: only an API server.
     Nodes(u8),
-    /// The same, beside another project's own program. Only `make ecosystem` runs it, because that program must be built.
+    /// Like [`Self::Nodes`], beside another project's own program. Only `make ecosystem` runs it, because that program
+    /// must be built.
     Beside(u8),
     /// Two clusters at the same time, with this many real nodes in total.
     TwoClusters(u8),
@@ -46,7 +47,7 @@ impl TestFile {
         }
     }
 
-    /// Maximum number of clusters that it runs at the same time; one where it needs none.
+    /// Maximum number of clusters that it runs at the same time; one if it needs none.
     pub fn clusters(&self) -> u32 {
         match self.on {
             On::Clusters(clusters, _) => clusters.into(),
@@ -56,7 +57,7 @@ impl TestFile {
     }
 }
 
-/// A line for each file, which rustfmt would write on six.
+/// One line per file; rustfmt would use six.
 macro_rules! files {
     ($($name:ident on $on:ident $(($($nodes:literal),*))?, $seconds:literal s: $shows:literal;)*) => {
         &[$(TestFile { name: stringify!($name), on: On::$on $(($($nodes),*))?, seconds: $seconds, shows: $shows }),*]
@@ -143,7 +144,7 @@ pub const FILES: &[TestFile] = files! {
     why on Nodes(1), 40 s: "`why` names the image that was broken: of a volume, an init or ephemeral container, a sandbox, a Secret that the kubelet can't read, an image that is there for other pods";
 };
 
-/// The names of the files that need nothing but this repository.
+/// The names of the files that only need this repository.
 pub fn own() -> impl Iterator<Item = &'static str> {
     let own = |file: &&TestFile| !matches!(file.on, On::Beside(_));
     FILES.iter().filter(own).map(|file| file.name)
@@ -163,7 +164,7 @@ pub fn find(name: &str) -> Result<TestFile> {
     })
 }
 
-/// `tests/README.md` with the table, which stands between two comments.
+/// `tests/README.md` with the table, which is between two comments.
 pub fn readme(page: &str) -> Result<String> {
     const BEGIN: &str = "<!-- from crates/testkit/src/map.rs -->\n";
     const END: &str = "<!-- end -->\n";

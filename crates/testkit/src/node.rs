@@ -26,7 +26,8 @@ use crate::{cgroup, mounts, net, objects};
 pub struct Node {
     layout: Layout,
     state: NodeState,
-    /// The init that was found last, with its start time and parent. Finding it reads the environment of every process.
+    /// The init that was found last, with its start time and parent. Cached, because finding it reads the environment
+    /// of every process.
     found: Arc<Mutex<Option<(u32, u64, u32)>>>,
 }
 
@@ -75,7 +76,7 @@ impl Node {
         self.dir().join("kubelet")
     }
 
-    /// The node's root, as a path on the machine; without mounts that the node itself made.
+    /// The node's root, as a path on the machine; does not include mounts that the node itself made.
     pub fn root(&self) -> PathBuf {
         self.dir().join("root")
     }
@@ -95,7 +96,7 @@ impl Node {
         Ok(self.machine()?.is_some())
     }
 
-    /// Runs a command on the node as root, and waits for its end.
+    /// Runs a command on the node as root, and waits until it exits.
     pub fn exec(&self, command: &[&str]) -> Result<Output> {
         let output = self
             .command(command)?
@@ -221,7 +222,7 @@ impl Node {
         self.wait_down(DEADLINE)
     }
 
-    /// Reboots the node in order, with `systemctl reboot`.
+    /// Reboots the node cleanly, with `systemctl reboot`.
     pub fn reboot(&self) -> Result<()> {
         // The outcome is ignored: the reboot may cut off the call.
         self.exec(&["systemctl", "--no-block", "reboot"])?;
@@ -314,7 +315,7 @@ impl Node {
         format!("--bind={}:/var/lib/{name}", self.dir().join(name).display())
     }
 
-    /// The nspawn process. It and its short-lived helpers carry the node's variable; it is their ancestor.
+    /// The nspawn process. It and its short-lived helpers have the node's variable; it is their ancestor.
     fn machine(&self) -> Result<Option<u32>> {
         let mut all = marked(&self.layout.bridge())?;
         all.retain(|process| process.component == self.state.name);

@@ -1,5 +1,5 @@
-//! Reads objects from the API server in this process. Tests ask again and again while they wait, and a kubectl takes a
-//! fifteenth of a second of the processor that the nodes need.
+//! Reads objects from the API server in this process. Tests poll while they wait, and each kubectl would take a
+//! fifteenth of a second of processor time that the nodes need.
 
 use std::sync::{LazyLock, mpsc};
 use std::time::Duration;
@@ -40,8 +40,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     runtime.build().expect("a thread for requests")
 });
 
-/// The object `KIND/NAME`, or the list of all objects of a kind in the namespace, as `kubectl get -o json` prints it. Null if
-/// the object does not exist. For a kind that is not in the table, runs kubectl.
+/// The object `KIND/NAME`, or the list of all objects of a kind in the namespace, in the format of `kubectl get -o
+/// json`. Null if the object does not exist. Runs kubectl for a kind that is not in the table.
 pub(crate) fn read(layout: &Layout, namespace: &str, what: &str) -> Result<Value> {
     let Some(path) = path(namespace, what) else {
         let args = [
@@ -72,7 +72,7 @@ pub(crate) fn read(layout: &Layout, namespace: &str, what: &str) -> Result<Value
     }
 }
 
-/// As kubectl does.
+/// Like kubectl.
 fn leave_out_managed_fields(value: &mut Value) {
     if let Some(metadata) = value["metadata"].as_object_mut() {
         metadata.remove("managedFields");
@@ -84,7 +84,7 @@ fn leave_out_managed_fields(value: &mut Value) {
         .for_each(leave_out_managed_fields);
 }
 
-/// Whether the API server says that it is ready.
+/// Whether the API server reports that it is ready.
 pub(crate) fn is_ready(layout: &Layout) -> bool {
     request(layout, "/readyz", Duration::from_secs(5))
         .is_ok_and(|(status, _)| status == StatusCode::OK)
@@ -107,13 +107,12 @@ fn path(namespace: &str, what: &str) -> Option<String> {
     Some(format!("/{api}/{namespace}{plural}{name}"))
 }
 
-/// Sends a GET request as the cluster's admin, on a connection of its own, because the API server may be another one than a
-/// moment ago.
+/// Sends a GET request as the cluster's admin, on a new connection, because the API server may have been replaced.
 fn request(layout: &Layout, path: &str, deadline: Duration) -> Result<(StatusCode, String)> {
     let kubeconfig = std::fs::read_to_string(layout.kubeconfig())?;
     let request = Request::get(path).body(kube::client::Body::empty())?;
     let (sender, receiver) = mpsc::channel();
-    // Not `block_on`, which panics if the caller is a task itself.
+    // `block_on` would panic if the caller is a task itself.
     RUNTIME.spawn(async move {
         let answer = tokio::time::timeout(deadline, async {
             let response = client(&kubeconfig).await?.send(request).await?;

@@ -31,8 +31,8 @@ pub(crate) fn build(version: &str, directory: &Path) -> Result<()> {
     )
 }
 
-/// Builds those programs below the package `parent` that `directory` lacks. `go_mod`: the module to build them in, which
-/// needs no checksums. A lock lets one process build while the others wait.
+/// Builds those programs below the package `parent` that `directory` lacks. `go_mod`: the module in which to build
+/// them, which needs no checksums. A lock makes other processes wait for the build.
 pub(crate) fn build_programs(
     directory: &Path,
     programs: &[&str],
@@ -81,7 +81,7 @@ pub(crate) fn mod_file(directory: &Path, version: &str) -> Result<PathBuf> {
     if !path.exists() {
         let mut file = NamedTempFile::new_in(directory)?;
         file.write_all(go_mod(directory, version)?.as_bytes())?;
-        // Another process may have been first; go may have added to its file by now.
+        // Another process may have created the file first, and go may have added to it.
         if let Err(error) = file.persist_noclobber(&path) {
             ensure!(path.exists(), error);
         }
@@ -89,8 +89,7 @@ pub(crate) fn mod_file(directory: &Path, version: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Writes a go.mod: the Kubernetes module refers to its parts by directories of its repository, which are published as
-/// modules too.
+/// Writes a go.mod: the Kubernetes module refers to its staging modules by directory, but they are published as modules too.
 fn go_mod(directory: &Path, version: &str) -> Result<String> {
     let module = format!("k8s.io/kubernetes@{version}");
     let Output { status, stdout, .. } = go(directory)

@@ -1,4 +1,4 @@
-//! Objects of the Operator Lifecycle Manager, as it creates them.
+//! Objects of the Operator Lifecycle Manager, in the form in which it creates them.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub fn subscription(namespace: &str, name: &str, (catalogs, catalog): (&str, &st
         "spec": {"name": name, "channel": "stable", "source": catalog, "sourceNamespace": catalogs}})
 }
 
-/// A version of an operator with one Deployment. With a source namespace, it is a copy from there.
+/// A version of an operator with one Deployment. With a source namespace, the object is a copy from there.
 pub fn version(
     namespace: &str,
     name: &str,

@@ -1,4 +1,4 @@
-//! The fields that the API server's `OpenAPI` document has of a kind, and an object with a change of one of them. Pure.
+//! The fields of a kind in the API server's `OpenAPI` document, and changes of one field of an object. Pure.
 
 use serde_json::{Map, Value, json};
 
@@ -11,9 +11,9 @@ pub struct Kind<'a> {
 /// A field, an item of a list or a key of a map.
 #[derive(Debug)]
 pub struct Field {
-    /// Dots between fields; `[]`: an item, `*`: a key.
+    /// Dots separate fields; `[]` is an item, `*` a key.
     pub path: String,
-    /// Each with the schema of what it leads to.
+    /// The steps, each with the schema that it leads to.
     steps: Vec<(Step, Value)>,
 }
 
@@ -30,7 +30,7 @@ enum Step {
 /// Maps with names of resources as keys.
 const RESOURCES: [&str; 3] = ["limits", "requests", "overhead"];
 
-/// Values of strings, of which the API server accepts one or another for most fields.
+/// Strings of which the API server accepts at least one for most fields.
 const TEXTS: [&str; 29] = [
     "x",
     "/x",
@@ -64,7 +64,7 @@ const TEXTS: [&str; 29] = [
 ];
 
 impl<'a> Kind<'a> {
-    /// `document`: as the API server has it.
+    /// `document`: from the API server.
     pub fn new(document: &'a Value, base: &'a Value) -> Self {
         Self {
             schemas: &document["components"]["schemas"],
@@ -80,8 +80,8 @@ impl<'a> Kind<'a> {
         found
     }
 
-    /// The object with a change of this field, in several ways: the first that is valid counts. What is on the way stays as it is, or is
-    /// replaced from some step on: many objects may have only one of their fields.
+    /// The object with a change of this field, in several variants: the first valid one counts. The values along the
+    /// path stay, or are replaced from some step on, because many objects allow only one of their fields.
     pub fn changed<'f>(&'f self, field: &'f Field) -> impl Iterator<Item = Value> + 'f {
         let steps = &field.steps;
         let mut at = Some(self.base);
@@ -96,7 +96,7 @@ impl<'a> Kind<'a> {
         let existing = steps.iter().take_while(exists).count();
         let schema = steps.last().map(|(_, schema)| self.resolved(schema).0);
         let candidates = schema.map(|schema| candidates(&schema)).unwrap_or_default();
-        // A pod template stays, since it would lack too much.
+        // A pod template is not replaced, because it would lack too much.
         let is_deep = matches!(steps.first(), Some((Step::Field(name), _)) if name == "spec");
         let least = if is_deep { 4.min(existing + 1) } else { 1 };
         let least = existing.saturating_sub(1).max(least);
@@ -111,7 +111,7 @@ impl<'a> Kind<'a> {
             .filter(|object| object != self.base)
     }
 
-    /// `within`: the schemas on the way, since some contain themselves.
+    /// `within`: the schemas along the path, because some contain themselves.
     fn fields(
         &self,
         schema: &Value,
@@ -152,7 +152,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// What a reference refers to, and its name.
+    /// The schema that a reference refers to, and its name.
     fn resolved(&self, schema: &Value) -> (Value, Option<String>) {
         let one = schema["allOf"][0]["$ref"].as_str();
         match schema["$ref"].as_str().or(one) {
@@ -164,7 +164,7 @@ impl<'a> Kind<'a> {
         }
     }
 
-    /// `kept`: number of objects and lists on the way that are not replaced, if they exist.
+    /// `kept`: number of objects and lists along the path that are kept if they exist.
     fn set(&self, at: Option<&Value>, path: &[(Step, Value)], kept: usize, value: &Value) -> Value {
         let Some(((step, schema), rest)) = path.split_first() else {
             return value.clone();
@@ -267,7 +267,7 @@ impl Field {
     }
 }
 
-/// The object without one of its fields, for each of them that is in no list: the path and the object.
+/// The object without one of its fields, for each field outside lists: path and object.
 pub fn removals(base: &Value) -> Vec<(String, Value)> {
     let mut removals = Vec::new();
     without(base, base, &mut Vec::new(), &mut removals);
@@ -287,7 +287,7 @@ fn without(base: &Value, at: &Value, path: &mut Vec<String>, found: &mut Vec<(St
     }
 }
 
-/// What validation requires of an object and the schema does not: one of these fields, or all of those.
+/// Fields that validation requires although the schema does not: one of the former, or all of the latter.
 fn unwritten(schema: &str) -> (&'static [&'static str], Value) {
     match schema {
         "Container" | "EphemeralContainer" => (

@@ -52,7 +52,7 @@ pub struct Crio {
 pub struct Image {
     /// Empty: the kubelet rejects the name.
     pub repository: String,
-    /// In the kubelet's order.
+    /// Credentials in the kubelet's order.
     pub tries: Vec<Pair>,
     /// The key of each try, as in the file.
     pub keys: Vec<String>,
@@ -84,7 +84,7 @@ struct Pipe {
     child: Child,
     questions: Sender<String>,
     answers: Receiver<String>,
-    /// Number of questions without an answer yet.
+    /// Number of questions that are not answered yet.
     owed: usize,
 }
 
@@ -144,7 +144,7 @@ impl Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        // It has no files of its own, and may hang in a question.
+        // The program has no files of its own, and may hang in a question.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -158,7 +158,7 @@ impl Oracle {
         Pipe::start(&[]).map(Self)
     }
 
-    /// The answers for some cases, in their order.
+    /// The answers for some cases, in order.
     pub fn ask(&mut self, cases: &[Case]) -> Result<Vec<Answer>> {
         self.send(cases)?;
         self.receive(cases.len())
@@ -187,9 +187,9 @@ pub struct Pull {
     pub data: Vec<u8>,
     pub image: String,
     pub namespace: String,
-    /// Empty: a static pod.
+    /// Empty for a static pod.
     pub service_account: String,
-    /// A token that replaces the pod's; empty: the API server issues none.
+    /// A token that replaces the pod's; empty if the API server issues none.
     pub token: Option<String>,
 }
 
@@ -197,7 +197,7 @@ pub struct Pull {
 pub struct Offered {
     /// Empty: the kubelet rejects the name.
     pub repository: String,
-    /// In the kubelet's order.
+    /// Credentials in the kubelet's order.
     pub tries: Vec<OfferedTry>,
     /// The panic message of the kubelet's own code; otherwise empty.
     #[serde(default)]
@@ -208,7 +208,7 @@ pub struct Offered {
 pub struct OfferedTry {
     #[serde(flatten)]
     pub pair: Pair,
-    /// It belongs to the service account, not to the node.
+    /// Whether it belongs to the service account, not to the node.
     pub scoped: bool,
 }
 
@@ -222,7 +222,7 @@ impl Kubelet {
         Pipe::start(&[config, programs, data]).map(Self)
     }
 
-    /// The credentials that are tried for each pull, one pull after the other.
+    /// The credentials that are tried for each pull; the pulls run one after the other.
     pub fn pull(&mut self, pulls: &[&Pull]) -> Result<Vec<Offered>> {
         let question = |pull: &&Pull| {
             json!({

@@ -1,4 +1,4 @@
-//! Checks what a machine must have before anything is started, and reports everything that is missing at once.
+//! Checks what a machine needs before anything is started, and reports everything that is missing at once.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -104,7 +104,7 @@ pub fn install_target(target: &str) -> Result<()> {
 }
 
 fn missing_packages() -> Vec<&'static str> {
-    // Where /bin and /usr/bin are separate directories, a program may be in either.
+    // If /bin and /usr/bin are separate directories, a program may be in either.
     let there = |file: &str| {
         Path::new(file).exists() || Path::new(file.trim_start_matches("/usr")).exists()
     };
@@ -157,7 +157,7 @@ fn device(path: &Path) -> Result<u64> {
         .dev())
 }
 
-/// Mounts an overlay and unmounts it again: no list of kernels and file systems says whether it works.
+/// Mounts an overlay and unmounts it again, because no list of kernels and file systems shows whether this works.
 fn try_overlay(dir: &Path) -> Result<()> {
     let existing = dir
         .ancestors()

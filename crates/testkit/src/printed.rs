@@ -1,4 +1,4 @@
-//! The manifests and commands of a page of the documentation, as they are printed there.
+//! The manifests and commands printed on a page of the documentation.
 
 use std::fs;
 
@@ -61,7 +61,7 @@ fn consoles(section: &str) -> Vec<String> {
     prompts(&found)
 }
 
-/// The commands behind each prompt, with the lines that a backslash continues.
+/// The commands after each prompt, with continuation lines.
 fn prompts(block: &str) -> Vec<String> {
     let (mut continued, mut found) = (false, Vec::<String>::new());
     for line in block.lines() {
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(prompts(text), ["one \\\n    --two", "three"]);
     }
 
-    /// Each block of commands is run by a test, or its page says why not.
+    /// A test runs each block of commands, or the page says why none does.
     #[test]
     fn each_block_of_commands_is_run_or_marked() {
         let root = workspace();
@@ -122,7 +122,7 @@ mod tests {
         assert!(unmarked.is_empty(), "{unmarked:?}");
     }
 
-    /// A mark above the block, and a line of a test that runs it.
+    /// Whether a mark is above the block, and a test has a line that runs it.
     fn is_marked(above: &str, page: &str, heading: &str, sources: &str) -> bool {
         let called = |functions: &[&str], name: &str| {
             let name = format!("\"{name}\"");
@@ -149,7 +149,7 @@ mod tests {
             .map(|path| fs::read_to_string(path).unwrap())
     }
 
-    /// The pages, from the workspace: not `cli.md`, which is generated.
+    /// The pages, relative to the workspace, without `cli.md`, which is generated.
     fn pages(root: &Path) -> Vec<String> {
         let docs = fs::read_dir(root.join("docs"))
             .unwrap()

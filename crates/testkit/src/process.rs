@@ -154,14 +154,14 @@ fn parse_stat(text: &str) -> Option<(char, u32, u64)> {
 }
 
 pub(crate) fn kill(pid: u32) {
-    // It is fine if the process is already gone.
+    // Ignores a process that is already gone.
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _ = kill_process(pid, Signal::KILL);
     }
 }
 
-/// Kills what `find` returns until it returns nothing, and none of them has a port any more: a process loses its environment, by which it
-/// is found, before its files.
+/// Kills the processes that `find` returns until it returns none, and none of them holds a port any more: an exiting
+/// process loses its environment, by which it is found, before it closes its files.
 pub(crate) fn kill_all(what: &str, mut find: impl FnMut() -> Result<Vec<u32>>) -> Result<()> {
     let mut killed = BTreeSet::new();
     until(

@@ -40,7 +40,7 @@ impl Processors {
         Ok(self.idle)
     }
 
-    /// Forgets what was measured, because the load has changed: the next period begins now.
+    /// Discards the measurement, because the load has changed: a new period begins.
     pub(crate) fn restart(&mut self) -> Result<()> {
         *self = Self::new(self.period)?;
         Ok(())
@@ -51,7 +51,7 @@ fn now() -> Result<Ticks> {
     parse(&fs::read_to_string("/proc/stat")?).context("`/proc/stat` has another format")
 }
 
-/// See proc_stat(5). What the hypervisor gave to another machine is not idle.
+/// See proc_stat(5). Time that the hypervisor gave to another machine is not idle time.
 fn parse(stat: &str) -> Option<Ticks> {
     let all = stat.lines().next()?.strip_prefix("cpu ")?;
     let all: Vec<u64> = all
@@ -59,7 +59,7 @@ fn parse(stat: &str) -> Option<Ticks> {
         .map(str::parse)
         .collect::<Result<_, _>>()
         .ok()?;
-    // Of the ten fields, the last two (guests) are also in the first two.
+    // The last two of the ten fields (guests) are included in the first two.
     Some(Ticks {
         idle: all.get(3)? + all.get(4)?,
         all: all.iter().take(8).sum(),

@@ -23,7 +23,7 @@ pub const NAMESPACE: &str = "kube-system";
 /// The Secret that a user writes.
 pub const ADDITIONAL: &str = "additional-pull-secret";
 const POLL: Duration = Duration::from_millis(100);
-/// How long to wait until the journal has a failed start.
+/// Maximum time until the journal contains a failed start.
 const JOURNAL: Duration = Duration::from_secs(3);
 /// Length of an `InvocationID`.
 const INVOCATION: usize = 32;
@@ -44,7 +44,7 @@ impl<'a> Product<'a> {
         Self::install_with(cluster, &[])
     }
 
-    /// The same with additional flags of `install`.
+    /// Like [`Self::install`], with additional flags.
     pub fn install_with(cluster: &'a Cluster, flags: &[&str]) -> Result<Self> {
         let product = Self { cluster };
         product.install_again(flags)?;
@@ -99,9 +99,10 @@ impl<'a> Product<'a> {
         run(&mut command, input)
     }
 
-    /// Runs the plugin with the words of this line, as somebody types it.
+    /// Runs the plugin with the words of this line, as a user types them.
     ///
     /// # Panics
+    ///
     /// If it can't be run, or shows a credential.
     pub fn types(&self, line: &str, input: &str) -> Ran {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -109,9 +110,10 @@ impl<'a> Product<'a> {
         ran.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
-    /// The same, without input: it must exit with this status.
+    /// Like [`Self::types`], without input: the plugin must exit with this status.
     ///
     /// # Panics
+    ///
     /// If it exits with another one.
     pub fn ends(&self, line: &str, code: i32) -> Ran {
         let ran = self.types(line, "");
@@ -224,8 +226,8 @@ impl<'a> Product<'a> {
         waited.with_context(|| format!("status: {}", self.status().unwrap_or_default()))
     }
 
-    /// Waits until every node has the content of the current additional Secret. A rollout completes without a node that is not Ready,
-    /// which a node is for some seconds after its kubelet's start when the machine is slow; the condition names it then.
+    /// Waits until every node has the content of the current additional Secret. A rollout completes without nodes that are not
+    /// Ready. On a slow machine a node is not Ready for some seconds after its kubelet starts, and the condition then names it.
     pub fn wait_synced(&self) -> Result<()> {
         let on_each = |(status, _, message): &(String, String, String)| {
             status == "True" && !message.contains("NotReady")
@@ -234,8 +236,8 @@ impl<'a> Product<'a> {
             .map(|_| ())
     }
 
-    /// The same, and until the node has the revision. The condition alone says nothing about another source than the additional Secret:
-    /// it is written after the assignment, and the node's file may already have the new content.
+    /// Like [`Self::wait_synced`], and waits until the node has the revision. The condition alone says nothing about
+    /// other sources: it is written after the assignment, and the node's file may already have the new content.
     pub fn wait_node_synced(&self, node: &str) -> Result<()> {
         self.wait_synced()?;
         until("the node to be synced", DEADLINE, POLL, || {
@@ -318,7 +320,7 @@ impl<'a> Product<'a> {
             }
             let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
             let message = waiting["message"].as_str().unwrap_or_default();
-            // The first lasts only until the kubelet looks at the pod again.
+            // The first state only lasts until the kubelet processes the pod again.
             let is_refused =
                 waiting["reason"] == "ErrImagePull" || waiting["reason"] == "ImagePullBackOff";
             Ok(is_refused.then(|| message.to_owned()))
@@ -329,7 +331,7 @@ impl<'a> Product<'a> {
         })
     }
 
-    /// Starts of the node's kubelet since the node booted, counted from its systemd's journal.
+    /// Number of starts of the node's kubelet since the node booted, from systemd's journal.
     pub fn kubelet_starts(&self, node: &Node) -> Result<usize> {
         // systemd's MESSAGE_ID of "unit started".
         const STARTED: &str = "39f53479d3a045ac8e11786248231fbf";
@@ -371,12 +373,12 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// The same for each of these nodes.
+    /// Like [`Self::kubelet_starts`], for each of these nodes.
     pub fn starts(&self, nodes: &[Node]) -> Result<Vec<usize>> {
         nodes.iter().map(|node| self.kubelet_starts(node)).collect()
     }
 
-    /// Starts of each node's kubelet since `before`.
+    /// Number of starts of each node's kubelet since `before`.
     pub fn more_starts(&self, nodes: &[Node], before: &[usize]) -> Result<Vec<usize>> {
         let now = self.starts(nodes)?;
         Ok(now.iter().zip(before).map(|(now, it)| now - it).collect())

@@ -1,4 +1,4 @@
-//! Programs of this repository, as this checkout has them.
+//! Programs of this repository, in the state of this checkout.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,7 +14,7 @@ pub fn release_path(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The same as an absolute path, because some tests run it in another directory. Fails if it is not built.
+/// Like [`release_path`], as an absolute path, because some tests run the program in another directory. Fails if it is not built.
 pub fn shipped(name: &str) -> Result<PathBuf> {
     let path = std::path::absolute(release_path(name))?;
     ensure!(
@@ -41,11 +41,11 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Builds these programs, and returns the directory that they are in.
+/// Builds these programs, and returns their directory.
 pub fn built(names: &[&str]) -> Result<PathBuf> {
     let target = std::path::absolute(target_dir())?;
     let status = cargo()
-        // With the dependencies' features of the whole workspace, as the tests: so each is compiled once.
+        // Selects features like the tests, for the whole workspace, so that each dependency is compiled once.
         .args(["build", "--quiet", "--locked", "--workspace"])
         .args(names.iter().flat_map(|name| ["--bin", name]))
         .arg("--target-dir")

@@ -76,7 +76,7 @@ impl<'a> Prometheus<'a> {
         let config = json!({
             "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
             "rule_files": [std::path::absolute(rules)?],
-            // The job's name is that of the PodMonitor.
+            // Named like the PodMonitor.
             "scrape_configs": [{
                 "job_name": "globalps-system/globalps-controller",
                 "static_configs": pods.iter().map(target).collect::<Vec<_>>(),
@@ -109,7 +109,7 @@ impl<'a> Prometheus<'a> {
         Ok(prometheus)
     }
 
-    /// The present value of each series.
+    /// The current value of each series.
     pub fn instant(&self, query: &str) -> Result<Vec<Series>> {
         self.query(&["instant"], query)
     }
@@ -134,13 +134,13 @@ impl<'a> Prometheus<'a> {
     }
 }
 
-/// Its tool that checks rules.
+/// Prometheus' tool that checks rules.
 pub fn promtool() -> Result<PathBuf> {
     build("promtool")
 }
 
 fn build(name: &str) -> Result<PathBuf> {
-    // Without the clients of clouds: the targets are named in its file.
+    // Without service discovery for clouds, because the configuration lists the targets.
     let flags = ["-tags", "remove_all_sd", "-ldflags", "-s -w"];
     let package = format!("github.com/prometheus/prometheus/cmd/{name}");
     build_beside("tests/prometheus", &flags, &package, name)

@@ -14,19 +14,19 @@ use crate::judge::indexed;
 use crate::oracle::{Kubelet, Offered, Pair};
 use crate::product::provider_path;
 
-/// Pulls that are sent at once.
+/// Pulls per batch.
 const BATCH: usize = 64;
 
 /// Result of many pulls.
 #[derive(Default)]
 pub struct Report {
     pub pulls: u64,
-    /// Pulls for which the kubelet had a credential that every pod may use, or one for some pods.
+    /// Number of pulls for which the kubelet had a credential for every pod, and for which it had one for some pods.
     pub with_node_wide: u64,
     pub with_scoped: u64,
-    /// Pulls from which a scope keeps a credential.
+    /// Number of pulls for which a scope withholds a credential.
     pub out_of_scope: u64,
-    /// Image names that the kubelet rejects.
+    /// Number of image names that the kubelet rejects.
     pub refused: u64,
     /// The first disagreements, as text.
     pub disagreements: Vec<String>,
@@ -49,7 +49,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Compares the pulls from this number on, with all CPUs; each worker stops after ten disagreements.
+/// Compares pulls, starting with this number, on all CPUs; each worker stops after ten disagreements.
 pub fn judge(seed: u64, number: u64) -> Result<Report> {
     let workers = thread::available_parallelism().map_or(1, usize::from) as u64;
     let numbers = |worker: u64| (0..number).filter(move |at| at % workers == worker);
@@ -130,10 +130,10 @@ impl Report {
     }
 }
 
-/// The credentials that a kubelet tries, each with whether it is for some pods only.
+/// The credentials that a kubelet tries, and whether each is for some pods only.
 type Tries = Vec<(Pair, bool)>;
 
-/// Whether some entry serves the image but not this pod.
+/// Whether an entry serves the image but not this pod.
 fn withholds(case: &PullCase) -> bool {
     case.content.scoped.iter().any(|scoped| {
         let pod = case.pod.as_ref();
@@ -143,7 +143,7 @@ fn withholds(case: &PullCase) -> bool {
     })
 }
 
-/// How core's result for a pull differs, as text.
+/// The difference to core's result for a pull, as text.
 fn compare(case: &PullCase, offered: &Offered) -> Option<String> {
     let ours = offers(&case.content, &case.asked.image, case.pod.as_ref());
     let theirs: Tries = offered
@@ -174,7 +174,7 @@ fn compare(case: &PullCase, offered: &Offered) -> Option<String> {
     ))
 }
 
-/// Sorts both where the kubelet's order is random: keys of one provider that the kubelet treats as equal.
+/// Sorts both lists where the kubelet's order is random: among keys of one provider that the kubelet treats as equal.
 fn ordered(ours: &[Offer], mut theirs: Tries) -> (Tries, Tries) {
     let is_same = |one: &Offer, other: &Offer| {
         one.source.is_some() == other.source.is_some()

@@ -30,7 +30,7 @@ impl Reaper {
         Ok(Self(child))
     }
 
-    /// From now on the reaper removes the cluster when this process ends.
+    /// Makes the reaper remove the cluster when this process ends.
     pub(crate) fn arm(&mut self) -> Result<()> {
         let order = self.0.stdin.as_mut().context("the reaper has no pipe")?;
         Ok(order.write_all(ARMED)?)
@@ -61,10 +61,10 @@ pub fn reap(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `testkit`, which may be this program.
+/// The program `testkit`, which may be this program.
 fn program() -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    // For a program it is in the same directory, for a test in the parent directory.
+    // Next to a program, or in the parent directory of a test.
     let mut paths = own.ancestors().skip(1).take(2).map(|it| it.join(NAME));
     paths.find(|path| path.exists()).with_context(|| {
         let own = own.display();

@@ -32,7 +32,7 @@ pub struct Refused<'a> {
     /// Resource in the plural.
     pub kind: &'a str,
     pub namespace: String,
-    /// A prefix, if it ends with `-` or is empty.
+    /// A prefix if it ends with `-` or is empty.
     pub name: String,
 }
 
@@ -51,7 +51,7 @@ impl Refused<'_> {
 pub struct Refuser {
     denier: Webhook,
     silent: Server,
-    /// That of a server that never shows a certificate.
+    /// Authority of the silent server, which never presents a certificate.
     authority: Authority,
 }
 
@@ -64,7 +64,7 @@ impl Refuser {
         })
     }
 
-    /// The configuration for the API server that refuses the writes of these users. `silent`: there is no response to them.
+    /// The webhook configuration that refuses the writes of these users. `silent`: the webhook doesn't respond to them.
     pub fn configuration(&self, users: &[&str], refused: &Refused<'_>, silent: bool) -> Value {
         #[rustfmt::skip]
         let conditions = [

@@ -27,7 +27,7 @@ pub enum Access {
     Open,
     /// With a password for every pull and push.
     Private,
-    /// The same content and password as [`Self::Private`], with TLS. Its certificate is of the cluster's authority.
+    /// The same content and password as [`Self::Private`], with TLS. The cluster's authority issues the certificate.
     Tls,
 }
 
@@ -62,7 +62,7 @@ impl Registry {
         }
     }
 
-    /// Path of the certificate of the authority that [`Access::Tls`] is signed by, PEM.
+    /// Path of the certificate of the authority that issued the one of [`Access::Tls`], in PEM.
     pub fn authority(&self) -> PathBuf {
         self.layout.pki("ca.crt")
     }
@@ -77,7 +77,7 @@ impl Registry {
         fs::read_to_string(self.path("password")).context("could not read the registry's password")
     }
 
-    /// Changes the password. From now on the private registry accepts only the new one.
+    /// Changes the password. The private registry then only accepts the new one.
     pub fn set_password(&self, password: &str) -> Result<()> {
         secrecy::remember_login(USER, password);
         write_private(&self.path("htpasswd"), &htpasswd(USER, password)?)?;
@@ -198,7 +198,7 @@ impl Registry {
 
 /// A line of a registry's htpasswd file.
 pub(crate) fn htpasswd(user: &str, password: &str) -> Result<String> {
-    // Through standard input, because every user can read arguments.
+    // Passes the password through stdin, because every user can read arguments.
     let mut child = Command::new("htpasswd")
         .args(["-n", "-i", "-B", user])
         .stdin(Stdio::piped())

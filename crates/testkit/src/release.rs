@@ -1,5 +1,5 @@
-//! A release of globalps as manifests, images, plugin and chart: this tree, the previous release, which `make previous` builds,
-//! or the same with its plugin, which `make previous-chart` builds. For tests of upgrades and downgrades.
+//! A release of globalps as manifests, images, plugin and chart, for tests of upgrades and downgrades: this tree, the previous
+//! release, which `make previous` builds, or the previous one with its plugin, which `make previous-chart` builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::{Access, Cluster, kubernetes};
 
 const CONTROLLER_LINE: &str = "image: globalps-controller:";
 const SYNCER_LINE: &str = "- --syncer-image=globalps-syncer:";
-/// In the policy that limits the DaemonSet.
+/// A line of the policy that limits the DaemonSet.
 const POLICY_LINE: &str = r#"- expression: "\"globalps-syncer:"#;
 
 /// A release whose images are built.
@@ -102,8 +102,8 @@ impl Release {
     }
 }
 
-/// Applies the controller's manifests, with the syncer of this or another release, and waits until only this controller
-/// runs. The controller replaces the syncers later.
+/// Applies the controller's manifests, with the syncer of this or another release, and waits until this controller is
+/// the only one. The controller replaces the syncers later.
 pub fn install(cluster: &Cluster, controller: &Pushed, syncer: &Pushed) -> Result<()> {
     let manifests = with_images(
         &controller.manifests,
@@ -117,7 +117,7 @@ pub fn install(cluster: &Cluster, controller: &Pushed, syncer: &Pushed) -> Resul
     Ok(())
 }
 
-/// Whether every syncer is of this release, and ready.
+/// Whether every syncer belongs to this release and is ready.
 pub fn syncers_are(cluster: &Cluster, release: &Pushed) -> Result<bool> {
     let status = cluster.kubectl(&[
         "get",

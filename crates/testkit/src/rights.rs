@@ -19,7 +19,7 @@ pub struct Right {
     namespace: String,
     /// Group, resource and subresource, separated by slashes; a path for a non-resource request.
     resource: String,
-    /// Empty: any name.
+    /// Empty: all names.
     name: String,
     verb: String,
 }
@@ -48,7 +48,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// The requests of accounts.
+/// The requests of some accounts.
 #[derive(Debug, Default)]
 pub struct Calls {
     allowed: BTreeSet<Right>,
@@ -56,8 +56,8 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The requests of these users. `counts` sees every event of the audit log in order, and decides for a forbidden
-    /// request whether it counts.
+    /// Reads the requests of these users. `counts` sees every event of the audit log in order, and decides whether a
+    /// forbidden request counts.
     pub fn read(
         log: &Path,
         users: &[&str],
@@ -191,7 +191,7 @@ pub fn rights_of(objects: &[Value]) -> BTreeSet<Right> {
                 && role["metadata"]["namespace"].as_str() == namespace
         });
         let role = role.expect("the role of a binding");
-        // The rights of kubelets for the credential provider are not rights of an account of globalps.
+        // The permissions of kubelets for the credential provider don't belong to an account of globalps.
         let accounts = list(&binding["subjects"]).iter();
         for subject in accounts.filter(|subject| subject["kind"] == "ServiceAccount") {
             let user = service_account(&text(&subject["namespace"]), &text(&subject["name"]));

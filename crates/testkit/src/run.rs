@@ -22,7 +22,7 @@ pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
     if is("--password-stdin") {
         secrecy::remember(input.trim_end());
     }
-    // The only command that is asked to show credentials.
+    // Only this command is requested to show credentials.
     let shows_secrets = (is("yaml") || is("json"))
         && command
             .get_args()
@@ -59,7 +59,7 @@ pub fn run(command: &mut Command, input: &str) -> Result<Ran> {
     })
 }
 
-/// Runs a program whose output is progress.
+/// Runs a program whose output shows progress.
 pub fn step(command: &mut Command) -> Result<()> {
     let name = shown(command);
     let status = command
@@ -73,7 +73,7 @@ pub fn step(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Program and first argument.
+/// The program and its first argument.
 pub fn shown(command: &Command) -> String {
     let program = command.get_program().to_string_lossy().into_owned();
     let first = command.get_args().next();

@@ -14,7 +14,7 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    /// The one that nodes of this process run.
+    /// The runtime of this process's nodes.
     pub(crate) fn wanted() -> Self {
         match crio::directory() {
             Some(_) => Self::Crio,
@@ -38,7 +38,7 @@ impl Runtime {
         }
     }
 
-    /// Files of a node. `authority`: that of the registry with TLS.
+    /// Files of a node. `authority`: of the registry with TLS.
     pub(crate) fn files(self, layout: &Layout, authority: &Authority) -> Vec<NodeFile> {
         match self {
             Self::Containerd => containerd::files(layout),
@@ -46,7 +46,7 @@ impl Runtime {
         }
     }
 
-    /// How systemd-nspawn makes programs that are not the machine's visible on a node.
+    /// The option of systemd-nspawn that makes programs visible on a node that are not the machine's.
     pub(crate) fn bind(self) -> Result<Option<String>> {
         match self {
             Self::Containerd => containerd::bind(),

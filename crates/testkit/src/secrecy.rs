@@ -1,5 +1,5 @@
-//! Checks that no credential is disclosed. Remembers what tests give to the product, and searches the output of every
-//! program when it ends and, at the end of a cluster, everything that the cluster logged or left readable for others.
+//! Checks that no credential is disclosed. Records what tests give to the product, and searches the output of every
+//! program when it ends and, at the end of a cluster, everything that the cluster logged or left readable by others.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,26 +18,26 @@ use crate::{Cluster, Node, objects};
 
 /// Shorter texts occur in a log by chance.
 const SHORTEST: usize = 8;
-/// The same for base64, which occurs in no word.
+/// The same limit for base64, which is part of no word.
 const SHORTEST_BASE64: usize = 7;
 
-/// Shared by all tests of this process: each test also checks the others' credentials.
+/// Shared by all tests of this process, so that each test also checks the others' credentials.
 static KNOWN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// From now on this password must not appear anywhere, alone or with the user.
+/// Records a login whose password must not appear anywhere, alone or with the user.
 pub fn remember_login(user: &str, password: &str) {
     remember(password);
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     known.extend(forms_of_login(user, password));
 }
 
-/// The same for a password or a token alone.
+/// Like [`remember_login`], for a password or a token alone.
 pub fn remember(secret: &str) {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     known.extend(forms(secret));
 }
 
-/// The same for everything in a credentials file, if it can be parsed.
+/// Like [`remember_login`], for everything in a credentials file, if it can be parsed.
 pub fn remember_file(content: &str) {
     let file: Value = serde_json::from_str(content).unwrap_or_default();
     for entry in file["auths"]
@@ -55,7 +55,7 @@ pub fn remember_file(content: &str) {
     }
 }
 
-/// Forms in which a text may appear: itself, and inside longer text in base64.
+/// Forms in which a text may appear: literally, and inside longer text in base64.
 fn forms(secret: &str) -> Vec<String> {
     let mut forms = inside_base64(secret);
     forms.push(secret.to_owned());
@@ -63,7 +63,7 @@ fn forms(secret: &str) -> Vec<String> {
     forms
 }
 
-/// As the `auth` of a credentials file, and as such a file in the data of a Secret.
+/// The login as the `auth` of a credentials file, and as such a file in a Secret's data.
 fn forms_of_login(user: &str, password: &str) -> Vec<String> {
     let auth = BASE64_STANDARD_NO_PAD.encode(format!("{user}:{password}"));
     if password.is_empty() || auth.len() < SHORTEST_BASE64 {
@@ -74,7 +74,7 @@ fn forms_of_login(user: &str, password: &str) -> Vec<String> {
     forms
 }
 
-/// The base64 characters that do not depend on the text before and after, for each of the three possible offsets.
+/// The base64 characters that do not depend on the surrounding text, for each of the three possible offsets.
 fn inside_base64(text: &str) -> Vec<String> {
     (0..3)
         .map(|before| {
@@ -91,17 +91,17 @@ fn inside_base64(text: &str) -> Vec<String> {
 pub struct Search(AhoCorasick);
 
 impl Search {
-    /// Everything that was remembered, in every form.
+    /// Searches for everything recorded, in every form.
     pub fn for_all() -> Self {
         Self::of(KNOWN.lock().unwrap_or_else(PoisonError::into_inner).iter())
     }
 
-    /// These texts, literally.
+    /// Searches for these texts literally.
     pub fn for_some(secrets: &[&str]) -> Self {
         Self::of(secrets)
     }
 
-    /// This login in every form, as a node's journal and a Secret may have it.
+    /// Searches for this login in every form in which a node's journal and a Secret may contain it.
     pub fn for_login(user: &str, password: &str) -> Self {
         Self::of([forms(password), forms_of_login(user, password)].concat())
     }
@@ -110,7 +110,7 @@ impl Search {
         Self(AhoCorasick::new(texts).expect("less than a gigabyte of credentials"))
     }
 
-    /// Fails if the bytes contain one of the texts. The error contains the place, but not the text.
+    /// Fails if the bytes contain one of the texts. The error names the place, but not the text.
     pub fn bytes(&self, place: &str, bytes: &[u8]) -> Result<()> {
         let Some(found) = self.0.find(bytes) else {
             return Ok(());
@@ -126,7 +126,7 @@ impl Search {
         let files = fs::read_dir(&state).into_iter().flatten().flatten();
         let files = files.map(|entry| entry.path());
         for path in files.chain([node.kubelet_dir().join("config.json")]) {
-            // Absent, or a directory of programs.
+            // The file is absent, or a directory of programs.
             let bytes = fs::read(&path).unwrap_or_default();
             self.bytes(&path.display().to_string(), &bytes)?;
         }
@@ -146,7 +146,7 @@ impl Search {
         self.objects(cluster)
     }
 
-    /// The same at the end of a cluster, when its API server may be gone.
+    /// Like [`Self::cluster`], at the end of a cluster, whose API server may be gone.
     pub(crate) fn last(&self, cluster: &Cluster) -> Result<()> {
         if self.0.patterns_len() == 0 {
             return Ok(());
@@ -223,7 +223,7 @@ impl Search {
         self.bytes(builtin, all(builtin)?.as_bytes())?;
         match all(own) {
             Ok(text) => self.bytes(own, text.as_bytes()),
-            // The resource type is not installed, or not any more.
+            // The resource type is not installed, or no longer.
             Err(error) if is_unknown(&error) => Ok(()),
             Err(error) => Err(error),
         }

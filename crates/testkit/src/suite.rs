@@ -1,6 +1,6 @@
 //! Runs the test programs of this package in parallel. A test mostly waits (for a Lease to expire, for a kubelet to
-//! start, for ten seconds between two restarts), so parallel programs finish much sooner. How many run at a time depends on how
-//! busy the processors are, because a test also has deadlines.
+//! start, for ten seconds between two restarts), so parallel programs finish much sooner. The number of concurrent
+//! programs depends on how busy the processors are, because tests have deadlines.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use crate::processors::Processors;
 const POLL: Duration = Duration::from_millis(100);
 /// A program is busiest when it starts its cluster, so the next one waits this long before it uses idle processors.
 const PERIOD: Duration = Duration::from_secs(8);
-/// Share of the processors' time that must be idle for that.
+/// Share of the processors' time that must be idle to start another program.
 const IDLE: f64 = 0.15;
-/// Clusters at the same time. Two numbers remain for clusters that are started by hand.
+/// Concurrent clusters. Two numbers remain for clusters that are started by hand.
 const CLUSTERS: u32 = INSTANCES as u32 - 2;
 
 /// One test program that cargo built.
@@ -92,12 +92,12 @@ fn programs(messages: &str) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Load that runs at the same time.
+/// Maximum load.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     /// However busy the processors are.
     pub busy: u32,
-    /// While a good part of their time is idle.
+    /// While the processors are partly idle.
     pub idle: u32,
 }
 
@@ -184,7 +184,7 @@ impl Running {
         })
     }
 
-    /// Exit status of a program that has ended or was killed at the time limit.
+    /// Exit status if the program has ended, or was killed at the time limit.
     fn end(&mut self, limit: Duration) -> Result<Option<ExitStatus>> {
         if self.since.elapsed() > limit {
             eprintln!("killing {} after {} s", self.file.name, limit.as_secs_f32());
@@ -208,7 +208,7 @@ impl Running {
     }
 }
 
-/// Prints the output of each failed program again: if only the end of a long log is kept, it has the reasons.
+/// Prints the output of each failed program again, because a truncated log may only keep its end.
 pub fn print_failed(outcomes: &[Outcome]) -> Result<()> {
     let mut failed = outcomes.iter().filter(|outcome| !outcome.passed);
     failed.try_for_each(|outcome| outcome.print("FAILED"))
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn programs_start_in_order_if_they_fit_and_large_ones_run_alone() {
-        // Their loads: 1, 2, 4, 6 and 9.
+        // The loads are 1, 2, 4, 6 and 9.
         let [api, one, three, five, eight] = [0, 1, 3, 5, 8].map(|nodes| on(On::Nodes(nodes)));
         for (case, waiting, running, expected) in [
             ("nothing waits", &[][..], &[][..], None),

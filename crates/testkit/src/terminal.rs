@@ -22,13 +22,13 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the program with the terminal as its controlling one, so that Ctrl-C reaches it. Its environment is that
-    /// of this process plus the command's; that a command clears its environment cannot be detected.
+    /// Starts the program with this as its controlling terminal, so that Ctrl-C reaches it. Its environment is this
+    /// process's plus the command's; `env_clear` on the command has no effect, because it cannot be detected.
     pub fn start(command: &Command, columns: u16, rows: u16) -> Result<Self> {
         Self::start_with(Command::new("setsid"), command, columns, rows)
     }
 
-    /// The same with only `TERM` and the command's environment.
+    /// Like [`Self::start`], with only `TERM` and the command's environment.
     pub fn start_alone(command: &Command, columns: u16, rows: u16) -> Result<Self> {
         let mut session = Command::new("setsid");
         session.env_clear();
@@ -98,7 +98,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// Waits until the text was shown. Returns everything that was shown by then.
+    /// Waits until the text appears. Returns all output up to then.
     pub fn wait_for(&mut self, text: &str, deadline: Duration) -> Result<String> {
         let end = Instant::now() + deadline;
         while !self.shown().contains(text) {
@@ -132,7 +132,7 @@ impl Terminal {
         )
     }
 
-    /// Waits until the program exits: its exit status, and everything that was shown.
+    /// Waits until the program exits. Returns its exit status and all output.
     pub fn end(mut self, deadline: Duration) -> Result<(Option<i32>, String)> {
         let end = Instant::now() + deadline;
         loop {

@@ -1,4 +1,4 @@
-//! Two Nodes without a machine that are kept Ready, as a virtual kubelet does: one says so by its label, the other by its taint.
+//! Two Nodes without a machine that are kept Ready, like a virtual kubelet does. One is marked by a label, the other by a taint.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use crate::Cluster;
 
 pub const NAMES: [&str; 2] = ["by-label", "by-taint"];
-/// A Node is lost after 50 seconds without a heartbeat.
+/// A Node times out after 50 seconds without a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Runs this while they are Ready.
+/// Runs `body` while they are Ready.
 pub fn with_two<T>(cluster: &Cluster, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let [by_label, by_taint] = NAMES;
     let label = json!({"labels": {"type": "virtual-kubelet"}});
@@ -31,7 +31,7 @@ pub fn with_two<T>(cluster: &Cluster, body: impl FnOnce() -> Result<T>) -> Resul
     })
 }
 
-/// Ends the thread also when the body panics.
+/// Ends the thread even if the body panics.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {

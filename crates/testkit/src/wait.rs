@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Deadline of what must happen but has no promised time. Only a test that fails waits so long, so no load comes near it.
+/// Deadline of events that must happen but have no promised time. Only a failing test waits this long, so that load on
+/// the machine never exceeds it.
 pub const DEADLINE: Duration = Duration::from_mins(2);
-/// A longer pause would be felt in every test.
+/// A longer pause would slow every test down noticeably.
 const LONGEST_PAUSE: Duration = Duration::from_millis(700);
 
-/// Calls `probe` until it returns a value, every `poll`, or less often if `probe` takes long or the wait does: the probes of
-/// all tests together take processor time from what the tests wait for. An error of `probe` ends the wait at once. At the deadline
-/// the error says that `what` did not happen.
+/// Calls `probe` until it returns a value, every `poll`, or less often if `probe` or the wait takes long, because the
+/// probes of all tests compete for processor time with what the tests wait for. An error of `probe` ends the wait at
+/// once. At the deadline the error says that `what` did not happen.
 pub fn until<T>(
     what: &str,
     deadline: Duration,
@@ -32,10 +33,11 @@ pub fn until<T>(
     }
 }
 
-/// The same with [`DEADLINE`], for what must happen.
+/// Like [`until`] with [`DEADLINE`].
 ///
 /// # Panics
-/// If it does not.
+///
+/// If it doesn't happen by then.
 #[track_caller]
 pub fn wait<T>(what: &str, poll: Duration, probe: impl FnMut() -> Result<Option<T>>) -> T {
     match until(what, DEADLINE, poll, probe) {
@@ -44,7 +46,7 @@ pub fn wait<T>(what: &str, poll: Duration, probe: impl FnMut() -> Result<Option<
     }
 }
 
-/// Calls `probe` every `poll` until it succeeds. Its error at the deadline is that of the wait.
+/// Calls `probe` every `poll` until it succeeds. At the deadline, returns the probe's error.
 pub(crate) async fn retry<T>(
     deadline: Duration,
     poll: Duration,
@@ -59,8 +61,8 @@ pub(crate) async fn retry<T>(
     }
 }
 
-/// Time until the next call of a probe that took so long, in a wait that has lasted so long: a twentieth more at most, and a few
-/// polls, because who polls often looks for a state that does not last.
+/// Time until the next call of a probe that took `took`, in a wait that has lasted `waited`. For a fast probe at most a
+/// twentieth of the wait, and at most a few polls, because frequent polls usually look for a short-lived state.
 fn pause(poll: Duration, took: Duration, waited: Duration) -> Duration {
     let patient = (waited / 20).min(poll * 4);
     poll.max((took * 3).max(patient).min(LONGEST_PAUSE))

@@ -42,13 +42,13 @@ impl Changes {
         Ok(Self { kubectl, changes })
     }
 
-    /// The same for one Secret.
+    /// Like [`Self::start`], for one Secret.
     pub fn of_secret(cluster: &Cluster, namespace: &str, name: &str) -> Result<Self> {
         let named = format!("--field-selector=metadata.name={name}");
         Self::start(cluster, &["secrets", "-n", namespace, &named])
     }
 
-    /// When an object first matched, among the changes that were not read yet.
+    /// The time at which an object first matched, among the changes not read yet.
     pub fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Result<SystemTime> {
         let deadline = Instant::now() + DEADLINE;
         loop {
@@ -64,7 +64,7 @@ impl Changes {
     }
 }
 
-/// Zero if the watches saw them in the opposite order.
+/// Zero if the watches saw the changes in the opposite order.
 pub fn seconds_between(from: SystemTime, to: SystemTime) -> f32 {
     to.duration_since(from).unwrap_or_default().as_secs_f32()
 }
@@ -82,7 +82,7 @@ impl Drop for Changes {
     }
 }
 
-/// The same for every `NodePullSecret`.
+/// Like [`Changes`], for every `NodePullSecret`.
 pub struct Watch {
     changes: Changes,
     nodes: usize,
@@ -99,7 +99,7 @@ impl Watch {
         Ok(Self { changes, nodes })
     }
 
-    /// Maximum number of nodes that were assigned the revision and not yet `Synced` at the same time.
+    /// Maximum number of nodes that had been assigned the revision and were not yet `Synced`, at any moment.
     pub fn most_at_once(self, revision: i64) -> Result<usize> {
         let mut open: BTreeMap<String, bool> = BTreeMap::new();
         let mut most = 0;
@@ -116,7 +116,7 @@ impl Watch {
         Ok(most)
     }
 
-    /// When each node was first `Synced` at the revision.
+    /// The time at which each node was first `Synced` with the revision.
     pub fn all_synced(&self, revision: i64) -> Result<BTreeMap<String, SystemTime>> {
         let mut synced = BTreeMap::new();
         while synced.len() < self.nodes {

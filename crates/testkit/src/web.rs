@@ -121,7 +121,7 @@ impl Server {
         self.address.to_string()
     }
 
-    /// Of a web server the method and URL of each request, of a proxy each target.
+    /// For a web server, the method and URL of each request; for a proxy, each target.
     pub fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -134,7 +134,7 @@ impl Server {
         Self::web_on(LOOPBACK, identity, answer)
     }
 
-    /// The same on another address of this machine.
+    /// Like [`Self::web`], on another address of this machine.
     pub fn web_on<B: Into<Bytes>>(
         ip: IpAddr,
         identity: Option<&Identity>,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::web::{Authority, Reply, Server, Validity};
 
-/// Responds to the API server's calls, with a certificate of its own authority.
+/// Answers the API server's calls, with a certificate of its own authority.
 pub struct Webhook {
     server: Server,
     authority: Authority,

@@ -1,23 +1,23 @@
-//! What may come next on a command line, from the definition of the command line itself. Pure.
+//! Completes a command line from its definition. Pure.
 
 use clap::{Arg, ArgAction, Command, ValueHint};
 
-/// A word that may come next, and a few words about it.
-pub(crate) type Choice = (String, String);
+/// A completion and its description.
+pub(crate) type Suggestion = (String, String);
 
-/// What could take the place of the last word.
+/// The completions of the last word.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub choices: Vec<Choice>,
-    /// To be asked of the cluster, or of the kubeconfig.
+pub(crate) struct WordCompletions {
+    pub choices: Vec<Suggestion>,
+    /// Completions to read from the cluster or the kubeconfig.
     pub live: Option<Live>,
-    /// Files of this machine.
+    /// Whether the shell completes file names.
     pub files: bool,
-    /// What is written of the word already; choices begin with it.
+    /// The typed part of the word; completions begin with it.
     pub prefix: String,
-    /// Plain arguments that are there already.
+    /// Positional arguments before the word.
     pub given: Vec<String>,
-    /// Flags before, which say which cluster it is.
+    /// Flags before the word that select the cluster.
     pub connection: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) enum Live {
     Clusters,
     Users,
     Fleets,
-    /// Clusters of the `FleetPullSecret` that is named before.
+    /// Clusters of the `FleetPullSecret` that precedes on the command line.
     MemberClusters,
     FailedMemberClusters,
     FleetRevisions,
@@ -47,14 +47,14 @@ impl Live {
     }
 }
 
-/// `words`: all after the program's name, the last one as far as it is written.
-pub(crate) fn wanted(mut root: Command, words: &[String]) -> Wanted {
+/// `words`: the arguments; the last one may be incomplete.
+pub(crate) fn wanted(mut root: Command, words: &[String]) -> WordCompletions {
     root.build();
     let (last, before) = match words.split_last() {
         Some((last, before)) => (last.as_str(), before),
         None => ("", [].as_slice()),
     };
-    let mut found = Wanted::default();
+    let mut found = WordCompletions::default();
     let mut command = &root;
     let mut pending: Option<&Arg> = None;
     let mut seen = Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn wanted(mut root: Command, words: &[String]) -> Wanted {
     found
 }
 
-impl Wanted {
+impl WordCompletions {
     fn values(&mut self, command: &Command, arg: &Arg, prefix: &str) {
         prefix.clone_into(&mut self.prefix);
         self.choices = arg
@@ -109,12 +109,12 @@ impl Wanted {
             .filter(|value| !value.is_hide_set())
             .map(|value| {
                 let help = value.get_help().map(ToString::to_string);
-                // Where a template follows, it is completed as far as that.
+                // A value that takes a template is completed up to the template.
                 let name = value.get_name().trim_end_matches("...");
                 (name.to_owned(), help.unwrap_or_default())
             })
             .collect();
-        // A flag that may stand alone has these too, and they are not to be written.
+        // A flag without a value has possible values too, which can't be typed.
         if !arg.get_action().takes_values() {
             self.choices.clear();
         }
@@ -162,7 +162,7 @@ fn is_global(root: &Command, arg: &Arg) -> bool {
         .any(|global| global.is_global_set() && global.get_id() == arg.get_id())
 }
 
-/// The flag that a word is, and the value that is in the same word.
+/// Parses a flag, and its value if that is in the same word.
 fn flag<'a, 'w>(command: &'a Command, word: &'w str) -> Option<(&'a Arg, Option<&'w str>)> {
     if let Some(long) = word.strip_prefix("--") {
         let (name, value) = match long.split_once('=') {
@@ -187,12 +187,12 @@ fn flag<'a, 'w>(command: &'a Command, word: &'w str) -> Option<(&'a Arg, Option<
     Some((arg, (!rest.is_empty()).then_some(value)))
 }
 
-/// Whether the next word is its value.
+/// Whether the next word is this flag's value.
 fn takes_next(arg: &Arg) -> bool {
     arg.get_action().takes_values() && !arg.is_require_equals_set()
 }
 
-fn flags(command: &Command, seen: &[clap::Id]) -> Vec<Choice> {
+fn flags(command: &Command, seen: &[clap::Id]) -> Vec<Suggestion> {
     command
         .get_arguments()
         .filter(|arg| !arg.is_hide_set())
@@ -210,7 +210,7 @@ mod tests {
     use crate::cli::Cli;
     use clap::CommandFactory as _;
 
-    fn complete(line: &str) -> Wanted {
+    fn complete(line: &str) -> WordCompletions {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         wanted(Cli::command(), &words)
     }
@@ -240,7 +240,7 @@ mod tests {
             ("status --output=y", vec!["yaml"]),
             ("--color a", vec!["auto", "always"]),
             ("undo --dry-run=s", vec!["server"]),
-            // Its value can't be a word of its own.
+            // The value of this flag can't be a separate word.
             ("undo --dry-run --y", vec!["--yes"]),
             ("remove --registry a --regi", vec!["--registry"]),
             ("fleet re", vec!["resume", "retry", "remove"]),

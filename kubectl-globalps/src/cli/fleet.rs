@@ -354,7 +354,7 @@ mod tests {
             ("fleet status", None),
             ("fleet status -A -o json", None),
             ("fleet status team-a m1 clusters/m2 -n clusters -w", None),
-            // kubectl's own flag: the cluster of the kubeconfig.
+            // kubectl's own flag, which names a cluster of the kubeconfig.
             ("fleet status team-a --cluster hub", None),
             ("fleet status team-a -A", Some(ErrorKind::ArgumentConflict)),
             ("fleet status --wait --watch", Some(ErrorKind::ArgumentConflict)),

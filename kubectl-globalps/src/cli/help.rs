@@ -1,11 +1,11 @@
-//! The help: the commands in groups, examples as they are typed, and the flags of every command on a page of their own.
+//! The help: commands in groups, examples as typed, and the common flags on a page of their own.
 
 use clap::builder::StyledStr;
 use clap::{Arg, ArgAction, Command, CommandFactory as _};
 
 use super::Cli;
 
-/// What the commands are for, the everyday ones first.
+/// The groups of commands, everyday ones first.
 const GROUPS: [(&str, &[&str]); 5] = [
     (
         "Credentials",
@@ -31,7 +31,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
 const OPTIONS: &str =
     "`kubectl globalps options` lists the flags of every command, such as --context.";
 
-/// The same text for `-h` and `--help`.
+/// `-h` and `--help` print the same text.
 fn help_flag() -> Arg {
     Arg::new("help")
         .short('h')
@@ -70,7 +70,7 @@ fn with_help(command: Command, commands: Option<String>) -> Command {
         Some("{usage-heading} {usage}".to_owned()),
         commands,
     ] {
-        // Not wrapped: a command that is broken can't be copied.
+        // Not wrapped, because a wrapped command can't be copied.
         template.extend(part.map(|part| format!("{part}\n\n")));
     }
     template.push_str(if has_commands {
@@ -131,7 +131,7 @@ pub(crate) fn options() -> String {
 mod tests {
     use super::*;
 
-    /// Help at 80 columns, as `help/COMMAND.txt`; `UPDATE_DOCS` writes them.
+    /// The help at 80 columns equals `help/COMMAND.txt`; `UPDATE_DOCS` writes the files.
     #[test]
     fn the_help_of_every_command_is_the_one_on_record() {
         let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/cli/help");

@@ -95,7 +95,7 @@ pub(crate) struct Install {
     pub allow_provider: Vec<Provider>,
     /// How credentials reach the kubelets
     #[arg(long, value_enum, ignore_case = true)]
-    pub delivery: Option<Delivery>,
+    pub delivery: Option<DeliveryFlag>,
     /// Keep a pull secret in every namespace. Default name: `global-pull-secret`
     #[arg(
         long, value_name = "SECRET_NAME", num_args = 0..=1, require_equals = true,
@@ -137,7 +137,7 @@ pub(crate) struct Install {
 
 /// How credentials reach the kubelets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Delivery {
+pub(crate) enum DeliveryFlag {
     /// The kubelet's credentials file; each change restarts the kubelet
     #[value(name = "ConfigFile")]
     ConfigFile,
@@ -149,12 +149,12 @@ pub(crate) enum Delivery {
     None,
 }
 
-impl From<Delivery> for DeliveryType {
-    fn from(delivery: Delivery) -> Self {
+impl From<DeliveryFlag> for DeliveryType {
+    fn from(delivery: DeliveryFlag) -> Self {
         match delivery {
-            Delivery::ConfigFile => Self::ConfigFile,
-            Delivery::CredentialProvider => Self::CredentialProvider,
-            Delivery::None => Self::None,
+            DeliveryFlag::ConfigFile => Self::ConfigFile,
+            DeliveryFlag::CredentialProvider => Self::CredentialProvider,
+            DeliveryFlag::None => Self::None,
         }
     }
 }

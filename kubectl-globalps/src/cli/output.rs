@@ -1,4 +1,4 @@
-//! Values of `-o`: the same for every table, for every other text, and for every object.
+//! Values of `-o`, shared by all tables, texts and objects.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,39 +9,39 @@ use clap::{Arg, Command, Error};
 use crate::format::go_template::GoTemplate;
 use crate::format::jsonpath::JsonPath;
 
-/// What `-o` asks for.
+/// The format that `-o` selects.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Form {
-    /// For people: a table or another text.
+    /// Text for users: a table or other text.
     Text,
-    /// With more columns.
+    /// Text with more columns.
     Wide,
     Json,
     Yaml,
     Kyaml,
-    /// Names of objects, as `kubectl` takes them.
+    /// Names of objects in the form that `kubectl` accepts.
     Name,
     JsonPath(JsonPath),
-    /// With the result of each path as a list.
+    /// The result of each path as a list.
     JsonPathAsJson(JsonPath),
     GoTemplate(GoTemplate),
 }
 
 impl Form {
-    /// Text for people, rather than data.
+    /// Whether the format is text for users rather than data.
     pub(crate) fn is_text(&self) -> bool {
         matches!(self, Self::Text | Self::Wide)
     }
 }
 
-/// The forms that a command has.
+/// The formats that a command supports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Formats {
-    /// Of a command that prints a table.
+    /// Formats of a command that prints a table.
     Table,
-    /// Of a command that prints other text.
+    /// Formats of a command that prints other text.
     Text,
-    /// Of a command that prints an object of the cluster.
+    /// Formats of a command that prints an object of the cluster.
     Object,
 }
 
@@ -66,7 +66,7 @@ const TEMPLATES: [(&str, &str); 2] = [
     ("go-template=...", "A Go template, which kubectl executes"),
 ];
 
-/// All that take a template; the help names those above.
+/// All values with a template. The help lists only the formats above.
 const TEMPLATE_FORMS: [&str; 7] = [
     "jsonpath",
     "jsonpath-file",
@@ -77,7 +77,7 @@ const TEMPLATE_FORMS: [&str; 7] = [
     "templatefile",
 ];
 
-/// From `FORM=TEMPLATE`, or `FORM=FILE`.
+/// Parses `FORM=TEMPLATE` or `FORM=FILE`.
 fn template(text: &str) -> Result<Form, String> {
     let (name, given) = text.split_once('=').unwrap_or_default();
     if given.is_empty() {
@@ -133,7 +133,7 @@ impl TypedValueParser for Formats {
             let template = StringValueParser::new().try_map(|text| template(&text));
             return template.parse_ref(cmd, arg, value);
         }
-        // It knows nothing of what is left.
+        // The parser of fixed values rejects everything else.
         let known = PossibleValuesParser::new(self.possible());
         known.map(|_| Form::Text).parse_ref(cmd, arg, value)
     }

@@ -1,4 +1,4 @@
-//! The command line: clap's flags, and kubectl's.
+//! Parses the command line: clap's flags and kubectl's.
 
 use std::ffi::OsString;
 
@@ -44,7 +44,7 @@ impl Cli {
         match &mut cli.command {
             Command::Why(_) | Command::Explain(_) => {}
             Command::Fleet(_) => cli.connection.is_of_fleet = true,
-            // It may be meant as a scope, or as the pull secrets' own namespace.
+            // The user may mean a scope, or the namespace of the pull secrets.
             _ if is_of_another => {
                 let name = matches.subcommand_name().unwrap_or_default();
                 let mut error = command.error(ErrorKind::ArgumentConflict, "unused `-n`");

@@ -8,7 +8,7 @@ pub(super) fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::of(words.map(OsString::from))
 }
 
-/// The kind of each line's error, if it has one.
+/// Checks the kind of each line's error; `None`: no error.
 pub(super) fn assert_kinds(cases: &[(&str, Option<ErrorKind>)]) {
     for (line, expected) in cases {
         let found = parse(line).err();

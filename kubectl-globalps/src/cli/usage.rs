@@ -1,4 +1,4 @@
-//! Errors of the command line in the form of all other errors: one sentence and a hint. Pure.
+//! Errors of the command line in the format of all other errors: one sentence and a hint. Pure.
 
 use std::error::Error as _;
 use std::ffi::OsString;
@@ -8,10 +8,10 @@ use clap::{Command, Error};
 
 use crate::error::{Failure, without_user};
 
-/// The name of a command that has no use for `-n`, in its error.
+/// The command that doesn't use `-n`, in the error's context.
 pub(super) const WITHOUT_NAMESPACE: ContextKind = ContextKind::Custom;
 
-/// `None` for the help and the version, which are no errors.
+/// `None` for help and version, which are not errors.
 pub(crate) fn failure(error: &Error) -> Option<Failure> {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         return None;
@@ -43,7 +43,7 @@ pub(crate) fn failure(error: &Error) -> Option<Failure> {
     Some(Failure::new(message(error), hint))
 }
 
-/// One sentence. It repeats no value that can be a password.
+/// One sentence. Never repeats a value that can be a password.
 fn message(error: &Error) -> String {
     let arg = text(error, ContextKind::InvalidArg);
     let value = text(error, ContextKind::InvalidValue);
@@ -94,12 +94,12 @@ fn message(error: &Error) -> String {
         }
         ErrorKind::NoEquals => format!("`{arg}` takes its value after `=`"),
         ErrorKind::InvalidUtf8 => "an argument is not valid UTF-8".to_owned(),
-        // The other kinds are no errors of a command line; the kind itself quotes nothing of it.
+        // Other kinds are not errors of a command line; their text quotes none of its values.
         other => other.to_string(),
     }
 }
 
-/// Whether it is written like a flag. A password behind `-p` or `--` can begin with `-`, too.
+/// Whether the argument looks like a flag. A password after `-p` or `--` can begin with `-`, too.
 fn is_flag(arg: &str) -> bool {
     let is_of_a_name = |c: char| c.is_ascii_lowercase() || c == '-';
     match arg.strip_prefix("--") {
@@ -119,7 +119,7 @@ fn conflict(arg: &str, others: &[String]) -> String {
     }
 }
 
-/// ` [possible values: ...]`, or nothing.
+/// ` [possible values: ...]`, or empty.
 fn choices(error: &Error) -> String {
     match texts(error, ContextKind::ValidValue) {
         [] => String::new(),
@@ -127,7 +127,7 @@ fn choices(error: &Error) -> String {
     }
 }
 
-/// Empty where the error has none.
+/// Empty if the error has no such text.
 fn text(error: &Error, kind: ContextKind) -> &str {
     texts(error, kind).first().map_or("", String::as_str)
 }
@@ -154,7 +154,7 @@ fn missing(flags: &[String]) -> String {
     format!("{} {verb} missing", flags.join(" and "))
 }
 
-/// The error of this command line. clap names the command only in some errors.
+/// Adds the command to the error. clap names it only in some errors.
 pub(super) fn of_command(mut error: Error, command: &Command, words: &[OsString]) -> Error {
     if error.get(ContextKind::Usage).is_none() {
         let mut name = "kubectl globalps".to_owned();
@@ -170,7 +170,7 @@ pub(super) fn of_command(mut error: Error, command: &Command, words: &[OsString]
     error
 }
 
-/// The words of a usage before its first flag or value.
+/// The words of a usage line before its first flag or value.
 fn command(usage: &str) -> String {
     let words = usage.trim_start_matches("Usage: ").split_whitespace();
     let is_name = |word: &&str| !word.starts_with(['-', '<', '[']);
@@ -199,7 +199,7 @@ fn similar(error: &Error) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// What other programs call a command.
+/// Names that other programs use for a command.
 const MEANINGS: [(&[&str], &str); 11] = [
     (
         &["create", "set", "update", "login", "put", "rotate"],
@@ -217,14 +217,14 @@ const MEANINGS: [(&[&str], &str); 11] = [
     (&["apply", "deploy", "upgrade", "init"], "install"),
 ];
 
-/// The command that does what this word means elsewhere.
+/// The command for a name that other programs use.
 fn meant(word: &str) -> Option<&'static str> {
     let mut all = MEANINGS.iter();
     let found = all.find(|(words, _)| words.contains(&word));
     found.map(|(_, command)| *command)
 }
 
-/// Flags that are easily confused, and what is meant. `install` alone has them.
+/// Misspelled flags of `install`, and the flag that is meant.
 const PULL_SECRETS: [(&[&str], &str); 2] = [
     (
         &[
@@ -242,7 +242,7 @@ const PULL_SECRETS: [(&[&str], &str); 2] = [
     ),
 ];
 
-/// Other names of commands, which the help does not show.
+/// Hidden aliases of commands.
 const HIDDEN: [&str; 8] = [
     "delete", "rm", "get", "ls", "rollback", "doctor", "suspend", "explain",
 ];
@@ -262,11 +262,11 @@ const WRITING: [&str; 11] = [
     "fleet",
 ];
 
-/// The subcommand that takes the fewest changes to get to; of several one that only reads, so that nobody stops a rollout who
-/// wanted to look at it.
+/// The subcommand with the smallest edit distance. Prefers one that only reads, so that a typo doesn't suggest stopping
+/// a rollout.
 fn nearest(error: &Error) -> Option<String> {
     let written = text(error, ContextKind::InvalidSubcommand);
-    // Of a short word, everything is a neighbour.
+    // A short word resembles almost every name, so the distance is compared with both lengths.
     let is_near = |name: &&String| distance(written, name) * 2 <= written.len().min(name.len());
     let suggested = texts(error, ContextKind::SuggestedSubcommand).iter();
     let is_shown = |name: &&String| !HIDDEN.contains(&name.as_str());
@@ -275,7 +275,7 @@ fn nearest(error: &Error) -> Option<String> {
     suggested.min_by_key(rank).cloned()
 }
 
-/// Characters to insert, delete or replace, and neighbours to swap (optimal string alignment).
+/// Edit distance: insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
 fn distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];

@@ -12,7 +12,7 @@ use globalps_provider::{Pattern, PatternError};
 pub(crate) struct Span(pub Duration);
 
 impl Span {
-    /// Short enough to be added to the current time without overflow.
+    /// Adding it to the current time can't overflow.
     const MAX: Duration = Duration::from_hours(24 * 365 * 30);
 }
 
@@ -36,7 +36,7 @@ impl std::fmt::Display for Span {
     }
 }
 
-/// A [`Span`], or no limit: 0, as kubectl takes it.
+/// A [`Span`], or no limit: 0, like in kubectl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limit(pub Option<Span>);
 
@@ -83,7 +83,7 @@ impl FromStr for SourceName {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        /// The name must fit into a key of a Secret.
+        /// The name is part of a key of the Secret.
         const MAX: usize = 236;
         if text == names::ADDITIONAL_SECRET || names::is_own_secret(text) {
             Err("can't be `additional-pull-secret`, or a Secret that globalps writes")
@@ -180,7 +180,7 @@ pub(crate) struct CatalogSecret(pub (String, String));
 impl CatalogSecret {
     /// Parses the name of a copy; `None` if it is not one.
     pub(crate) fn of_copy(copy: &str) -> Option<Self> {
-        // The first dot ends the namespace, which has none.
+        // A namespace contains no dot, so the first dot ends it.
         let id = copy.strip_prefix("globalps-")?.replacen('.', "/", 1);
         id.parse().ok()
     }

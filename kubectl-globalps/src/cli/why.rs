@@ -64,7 +64,7 @@ pub(crate) struct Why {
     pub asking: Asking,
 }
 
-/// A pod; `namespace`: `None` where only its name is given.
+/// A pod; `namespace` is `None` if only its name is given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodName {
     pub namespace: Option<String>,
@@ -72,7 +72,7 @@ pub(crate) struct PodName {
 }
 
 impl PodName {
-    /// `own`: the namespace where none is given.
+    /// `own`: the default namespace.
     pub(crate) fn named(&self, own: &str) -> Named {
         Named {
             namespace: self.namespace.clone().unwrap_or_else(|| own.to_owned()),
@@ -161,7 +161,7 @@ mod tests {
             let secrets = cli.connection.pull_secret_namespace;
             assert_eq!(secrets, "kube-system", "{line}");
         }
-        // It is the namespace of the pull secrets.
+        // This is the namespace of the pull secrets.
         parse("status -n kube-system").expect("flags");
         for line in ["status -n a", "-n a add r -u u", "install -n a --apply"] {
             let error = parse(line).expect_err(line);

@@ -1,64 +1,59 @@
-//! One annotation on many objects.
-
-use std::fmt::Debug;
+//! Sets one annotation on many objects.
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use globalps_core::api::NodePullSecret;
-use k8s_openapi::NamespaceResourceScope;
-use kube::api::Patch;
+use globalps_core::names;
+use kube::api::{DynamicObject, Patch};
+use kube::discovery::ApiResource;
 use kube::{Api, Resource};
-use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use crate::cluster::client::Cluster;
 use crate::cluster::params;
 use crate::error::Result;
 
-/// Requests at the same time.
+/// Concurrent requests.
 const AT_ONCE: usize = 16;
 
-/// Sets the annotation on these nodes' objects. `done` gets each node and its result, in their order; an error that it
-/// returns ends the work.
-pub(crate) async fn annotate(
-    cluster: &Cluster<'_>,
-    nodes: &[String],
-    annotation: (&str, &str),
-    done: impl Fn(&str, Result<()>) -> Result<()>,
-) -> Result<()> {
-    let namespace = cluster.namespace.as_str();
-    let objects: Vec<(&str, &str)> = nodes.iter().map(|node| (namespace, &**node)).collect();
-    let done = |(_, node): (&str, &str), result| done(node, result);
-    annotate_objects::<NodePullSecret>(cluster, &objects, annotation, done).await
-}
-
-/// The same of objects by namespace and name.
-pub(crate) async fn annotate_objects<K>(
+/// Sets the annotation on objects by namespace and name. `done` receives each name and its result, in order; an error that it
+/// returns stops the loop.
+pub(crate) async fn annotate<K: Resource<DynamicType = ()>>(
     cluster: &Cluster<'_>,
     objects: &[(&str, &str)],
     (annotation, value): (&str, &str),
-    done: impl Fn((&str, &str), Result<()>) -> Result<()>,
-) -> Result<()>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
-        + Clone
-        + Debug
-        + DeserializeOwned,
-{
+    done: impl Fn(&str, Result<()>) -> Result<()>,
+) -> Result<()> {
+    let resource = ApiResource::erase::<K>(&());
     let patch = Patch::Merge(json!({"metadata": {"annotations": {annotation: value}}}));
     let params = params::patch(false);
     stream::iter(objects)
         .map(|(namespace, name)| {
-            let api: Api<K> = Api::namespaced(cluster.client.clone(), namespace);
+            let client = cluster.client.clone();
+            let api: Api<DynamicObject> = Api::namespaced_with(client, namespace, &resource);
             let (patch, params) = (&patch, &params);
             async move {
                 let patched = api.patch_metadata(name, params, patch);
                 let doing = format!("patch {} `{name}`", K::kind(&()));
                 let result = cluster.call(&doing, patched).await;
-                ((*namespace, *name), result.map(drop))
+                (*name, result.map(drop))
             }
         })
         .buffered(AT_ONCE)
-        .map(|(object, result)| done(object, result))
+        .map(|(name, result)| done(name, result))
         .try_collect::<()>()
         .await
+}
+
+/// The same, and prints of each object what it does now: `word`.
+pub(crate) async fn annotate_and_print<K: Resource<DynamicType = ()>>(
+    cluster: &Cluster<'_>,
+    objects: &[(&str, &str)],
+    annotation: (&str, &str),
+    word: &str,
+) -> Result<()> {
+    let kind = K::kind(&()).to_lowercase();
+    let done = |name: &str, result: Result<()>| {
+        let line = format!("{kind}.{}/{name} {word}", names::GROUP);
+        result.map(|()| cluster.printer().data(&line))
+    };
+    annotate::<K>(cluster, objects, annotation, done).await
 }

@@ -1,4 +1,4 @@
-//! From flags to a cluster: the kubeconfig as kubectl reads it, and a deadline on every call.
+//! Connects to the cluster that the flags select, with the kubeconfig as kubectl reads it, and limits the time of each request.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -34,17 +34,17 @@ const WATCH_SECONDS: u32 = 20;
 
 pub(crate) struct Cluster<'a> {
     pub client: Client,
-    /// Where the pull secrets are; of a fleet: where its objects are.
+    /// Namespace of the pull secrets; for `fleet`, of its objects.
     pub namespace: String,
-    /// Of `-n`, or the context's: of pods that are named without one.
+    /// Namespace of `-n` or the context, for pods without one.
     pub own_namespace: String,
     server: String,
-    /// Of the kubeconfig; `None`: none is used.
+    /// Context of the kubeconfig; `None` if no kubeconfig is used.
     context: Option<String>,
     clock: Arc<ServerClock>,
     /// `None`: no limit.
     request_timeout: Option<Span>,
-    /// Of all requests together, and when it ends.
+    /// Time limit of all requests together, and when it ends.
     limit: Option<(Span, Instant)>,
     printer: &'a Printer,
 }
@@ -54,7 +54,7 @@ impl<'a> Cluster<'a> {
         Self::find(flags, printer)?.ok_or_else(|| kubeconfig::none_configured(flags))
     }
 
-    /// As [`Self::connect`]; `None`: no cluster is configured.
+    /// Like [`Self::connect`]; `None` if no cluster is configured.
     pub(crate) fn find(flags: &Connection, printer: &'a Printer) -> Result<Option<Self>> {
         let Some((mut config, context)) = config(flags)? else {
             return Ok(None);
@@ -84,13 +84,13 @@ impl<'a> Cluster<'a> {
         }))
     }
 
-    /// Requests fail after this time, counted from now.
+    /// Fails all requests that don't finish within this time from now.
     pub(crate) fn within(self, limit: Span) -> Self {
         let limit = Some((limit, Instant::now() + limit.0));
         Self { limit, ..self }
     }
 
-    /// For people: context and address, or the address alone.
+    /// The cluster for messages: context and address, or only the address.
     pub(crate) fn title(&self) -> String {
         match &self.context {
             Some(context) => format!("`{context}` ({})", self.server),
@@ -98,8 +98,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Connects with the kubeconfig of another user. `Err`: the end of a sentence that begins with what the
-    /// kubeconfig is; it quotes nothing of it.
+    /// Connects with another kubeconfig. `Err` completes a sentence whose subject is the kubeconfig, and quotes none of
+    /// its content.
     pub(crate) fn of_others(&self, kubeconfig: Kubeconfig) -> Result<Self, &'static str> {
         reject_unsupported(&kubeconfig).map_err(|why| match why {
             Unsupported::NoContext => "has no context that `current-context` names",
@@ -123,7 +123,7 @@ impl<'a> Cluster<'a> {
         })
     }
 
-    /// The time by the API server's clock, as far as it is known.
+    /// The current time by the API server's clock, if known.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -136,7 +136,7 @@ impl<'a> Cluster<'a> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Not the typed API: an object made of the type would pin every default of today, and drop fields of a newer release.
+    /// Untyped, because a typed object would write all of today's defaults and drop the fields of a newer release.
     pub(crate) fn untyped<K>(&self) -> Api<DynamicObject>
     where
         K: Resource<DynamicType = ()>,
@@ -145,7 +145,7 @@ impl<'a> Cluster<'a> {
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
     }
 
-    /// One request, under the request timeout. `doing` completes "could not ...".
+    /// Sends one request with the request timeout. `doing` completes "could not ...".
     pub(crate) fn call<T>(
         &self,
         doing: &str,
@@ -154,7 +154,7 @@ impl<'a> Cluster<'a> {
         self.call_within(None, doing, request)
     }
 
-    /// As [`Self::call`], for an object that others write: where it can't be decoded, the error names the field.
+    /// Like [`Self::call`], for an object that other clients write: if it can't be decoded, the error names the field.
     pub(crate) async fn read<K, const OWNERS: bool>(
         &self,
         doing: &str,
@@ -165,7 +165,7 @@ impl<'a> Cluster<'a> {
         found.map_err(|why| unreadable(doing, &why))
     }
 
-    /// As [`Self::call`], with a limit that is perhaps shorter.
+    /// Like [`Self::call`], with an additional time limit.
     pub(crate) async fn call_within<T>(
         &self,
         limit: Option<Span>,
@@ -210,7 +210,7 @@ impl<'a> Cluster<'a> {
         )
     }
 
-    /// The error of a request, also of one with [`Self::watch_limits`].
+    /// The error of a request, including requests with [`Self::watch_limits`].
     pub(crate) fn failure(&self, doing: &str, error: &kube::Error) -> Failure {
         if is_timeout(error) {
             return self.no_answer(doing, Span(self.watch_limits().response));
@@ -218,7 +218,7 @@ impl<'a> Cluster<'a> {
         Failure::from_kube(doing, error).of_server(&self.server)
     }
 
-    /// Of the requests of a watch.
+    /// Time limits of a watch's requests.
     pub(crate) fn watch_limits(&self) -> Limits {
         let response = self.request_timeout.map_or(RESPONSE, |limit| limit.0);
         Limits {
@@ -227,7 +227,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// `false`: it was gone already, or its kind is.
+    /// `false` if the object or its kind doesn't exist.
     pub(crate) async fn delete<K: Clone + DeserializeOwned + Debug>(
         &self,
         title: &str,
@@ -256,7 +256,7 @@ pub(crate) fn unreadable(doing: &str, why: &Unreadable) -> Failure {
 }
 
 fn connected(mut config: Config) -> kube::Result<(Client, Arc<ServerClock>)> {
-    // Without TLS nothing is to be trusted, and reading the system's certificates takes longer than a request.
+    // Plain HTTP verifies no certificates, and reading the system's certificates takes longer than a request.
     if config.cluster_url.scheme() == Some(&Scheme::HTTP) {
         config.root_cert.get_or_insert_default();
     }
@@ -266,7 +266,7 @@ fn connected(mut config: Config) -> kube::Result<(Client, Arc<ServerClock>)> {
     Ok((client, clock))
 }
 
-/// Never returns without a limit.
+/// Without a limit, never returns.
 async fn expired(limit: Option<Span>) -> Span {
     match limit {
         Some(limit) => {
@@ -283,7 +283,7 @@ fn warning(flags: &Connection) -> Option<&'static str> {
     })
 }
 
-/// And the kubeconfig's context; `None`: no cluster is configured.
+/// The configuration and the kubeconfig's context; `None` if no cluster is configured.
 fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>> {
     let options = KubeConfigOptions {
         context: flags.context.clone(),
@@ -302,7 +302,7 @@ fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>> {
         }
         Ok(None) => match &server {
             Some(server) => Config::new(server.clone()),
-            // As kubectl in a pod.
+            // In a pod, like kubectl.
             None => match Config::incluster() {
                 Ok(config) => config,
                 Err(_) => return Ok(None),
@@ -314,7 +314,7 @@ fn config(flags: &Connection) -> Result<Option<(Config, Option<String>)>> {
     Ok(Some((config, context)))
 }
 
-/// Adds the proxy that the environment names for this server. Returns the address of the server, for messages.
+/// Sets the proxy that the environment defines for this server. Returns the server's address for messages.
 fn prepare(config: &mut Config, printer: &Printer) -> Result<String> {
     if let Some(exec) = &mut config.auth_info.exec {
         let program = exec.command.as_deref().map(platform::program);
@@ -336,7 +336,7 @@ fn address(server: &str) -> Result<Uri> {
         format!("https://{server}")
     };
     address.parse().map_err(|_| {
-        // As it was given, but for a password.
+        // The address as given, without a password.
         let shown = without_user(&address);
         let scheme = if server.contains("://") {
             ""
@@ -360,7 +360,7 @@ pub(crate) mod tests {
     use serde_json::Value;
     use std::time::Duration;
 
-    /// A cluster whose API server gives these answers to reads of a path, and takes every write; all else is not there.
+    /// A cluster whose API server answers reads of these paths, accepts every write, and answers 404 otherwise.
     pub(crate) fn mocked<'a>(answers: &[(&str, u16, Value)], printer: &'a Printer) -> Cluster<'a> {
         let answers: Vec<(String, u16, Value)> = answers
             .iter()

@@ -1,5 +1,5 @@
-//! The API server's clock, from the `Date` of its answers. Times in objects are compared with it, because this machine's clock
-//! may be wrong.
+//! The API server's clock, from the `Date` header of its responses. Timestamps in objects are compared with it, because
+//! this machine's clock may be wrong.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,28 +12,28 @@ use kube::Client;
 use kube::client::Body;
 use tower::{BoxError, service_fn};
 
-/// `Date` has whole seconds, and the answer may have been on its way for a moment: so much says nothing.
+/// Ignores differences up to this: `Date` has a resolution of one second, and a response takes some time to arrive.
 const SLACK: SignedDuration = SignedDuration::from_secs(3);
 
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
-    /// Seconds by which this machine's clock is ahead.
+    /// How far this machine's clock is ahead, in seconds.
     ahead: AtomicI64,
 }
 
 impl ServerClock {
-    /// The time, by the API server's clock once it has answered.
+    /// The API server's time, once it has responded; before that, this machine's.
     pub(super) fn now(&self) -> Timestamp {
         self.at(Timestamp::now())
     }
 
-    /// `here`: by this machine's clock.
+    /// `here`: time by this machine's clock.
     fn at(&self, here: Timestamp) -> Timestamp {
         let ahead = SignedDuration::from_secs(self.ahead.load(Ordering::Relaxed));
         here.checked_sub(ahead).unwrap_or(here)
     }
 
-    /// An answer with these headers arrived. One without a readable `Date` changes nothing.
+    /// Records the `Date` of a response that arrived at `here`. Ignores an unreadable one.
     fn heard(&self, headers: &HeaderMap, here: Timestamp) {
         let date = headers.get(DATE).and_then(|date| date.to_str().ok());
         let Some(there) = date.and_then(|date| rfc2822::parse(date).ok()) else {
@@ -46,7 +46,7 @@ impl ServerClock {
     }
 }
 
-/// The client, with each answer noted by the clock.
+/// The client; the clock records each of its responses.
 pub(super) fn timed(client: Client, namespace: &str, clock: &Arc<ServerClock>) -> Client {
     let clock = Arc::clone(clock);
     let service = service_fn(move |request: Request<Body>| {
@@ -85,7 +85,7 @@ mod tests {
             assert!(answer.is_ok(), "{ahead:?}");
             let here = Timestamp::now();
             let off = here.duration_since(clock.at(here));
-            // Its second may be over.
+            // A second may have passed since.
             assert!((off.as_secs() - expected).abs() <= 1, "{ahead:?}: {off}");
         }
     }

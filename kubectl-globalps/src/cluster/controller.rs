@@ -13,7 +13,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::namespaces::all_metadata;
 use crate::error::{Failure, Result, allowed};
 
-/// What works on the objects that the plugin writes.
+/// A program that acts on the objects that the plugin writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     Controller,
@@ -28,7 +28,6 @@ impl Program {
         }
     }
 
-    /// Name of its Deployment.
     fn deployment(self) -> &'static str {
         match self {
             Self::Controller => names::CONTROLLER,
@@ -37,7 +36,7 @@ impl Program {
     }
 }
 
-/// `None`: it is not installed.
+/// `None` if it is not installed.
 pub(crate) async fn deployment(
     cluster: &Cluster<'_>,
     program: Program,
@@ -55,11 +54,11 @@ pub(crate) fn watched(deployment: &Deployment) -> Option<&str> {
     args.iter().find_map(|arg| arg.strip_prefix("--namespace="))
 }
 
-/// The namespace that an installation is for.
+/// The namespace of the pull secrets of an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     Watched(String),
-    /// No controller says so, but its objects are there, and none where this command would look.
+    /// No controller is installed, but its objects exist in this namespace, and not in the one of the command.
     Left(String),
 }
 
@@ -71,7 +70,7 @@ impl Home {
     }
 }
 
-/// `None`: nothing says where, or this user may not see it.
+/// `None` if nothing shows the namespace, or this user may not read it.
 pub(crate) async fn home(
     cluster: &Cluster<'_>,
     deployment: Option<&Deployment>,
@@ -83,7 +82,7 @@ pub(crate) async fn home(
     let (configurations, nodes) = tokio::try_join!(
         namespaces_of::<GlobalPullSecret>(
             cluster,
-            // Others have no effect.
+            // A `GlobalPullSecret` of another name has no effect.
             ListParams::default().fields(&format!("metadata.name={}", names::GLOBAL_SECRET)),
             "list the GlobalPullSecrets",
         ),
@@ -95,7 +94,7 @@ pub(crate) async fn home(
     Ok(first.filter(|_| is_elsewhere).map(Home::Left))
 }
 
-/// Namespaces that have objects of this kind; none where this user may not list them, or the kind doesn't exist.
+/// Namespaces with objects of this kind; none if this user may not list them, or the kind doesn't exist.
 async fn namespaces_of<K>(
     cluster: &Cluster<'_>,
     which: ListParams,
@@ -115,7 +114,7 @@ where
     }
 }
 
-/// The same of the cluster.
+/// Reads the controller's Deployment, then [`home`].
 async fn home_in(cluster: &Cluster<'_>) -> Result<Option<Home>> {
     match allowed(deployment(cluster, Program::Controller).await)? {
         Some(found) => home(cluster, found.as_ref()).await,
@@ -123,7 +122,7 @@ async fn home_in(cluster: &Cluster<'_>) -> Result<Option<Home>> {
     }
 }
 
-/// Namespace of the pull secrets, as the installation says.
+/// Namespace of the pull secrets according to the installation.
 pub(crate) async fn of_credentials(cluster: &Cluster<'_>) -> Result<String> {
     let home = home_in(cluster).await?;
     let home = home
@@ -132,13 +131,13 @@ pub(crate) async fn of_credentials(cluster: &Cluster<'_>) -> Result<String> {
     Ok(home.to_owned())
 }
 
-/// Refuses a namespace that the controller does not watch: nothing there is in force, and nobody acts on what is written there.
+/// Refuses a namespace that the controller does not watch, because nothing there has any effect.
 pub(crate) async fn must_watch(cluster: &Cluster<'_>) -> Result<()> {
     refuse_other(home_in(cluster).await?.as_ref(), &cluster.namespace)
 }
 
-/// As [`must_watch`]. Doesn't advise the other namespace: who deletes what is left of another installation would lose the one that
-/// works.
+/// Like [`must_watch`], but doesn't suggest the other namespace: a user who removes the remains of one installation
+/// would delete the one that works.
 pub(crate) async fn must_watch_to_uninstall(cluster: &Cluster<'_>) -> Result<()> {
     let (home, asked) = (home_in(cluster).await?, &cluster.namespace);
     refuse_other(home.as_ref(), asked).map_err(|mut failure| {
@@ -152,7 +151,7 @@ pub(crate) async fn must_watch_to_uninstall(cluster: &Cluster<'_>) -> Result<()>
     })
 }
 
-/// As [`must_watch`], for commands that report or outlast what else goes wrong.
+/// Like [`must_watch`], for commands that report other errors themselves or work in spite of them.
 pub(crate) async fn must_watch_if_known(cluster: &Cluster<'_>) -> Result<()> {
     let home = home_in(cluster).await;
     refuse_other(home.unwrap_or_default().as_ref(), &cluster.namespace)
@@ -175,13 +174,13 @@ fn refuse_other(home: Option<&Home>, asked: &str) -> Result<()> {
     Err(Failure::new(message, hint))
 }
 
-/// Message and hint where the custom resources don't exist.
+/// Message and hint if the custom resources don't exist.
 pub(crate) const NOT_INSTALLED: (&str, &str) = (
     "globalps is not installed in this cluster",
     "install it with `kubectl globalps install --controller-image IMAGE --syncer-image IMAGE`; `kubectl globalps images push REGISTRY` pushes these images",
 );
 
-/// Hint where globalps is not installed. `namespace`: of the pull secrets.
+/// Hint if globalps is not installed. `namespace`: of the pull secrets.
 pub(crate) fn how_to_install(namespace: &str) -> String {
     let hint = NOT_INSTALLED.1;
     if namespace == names::NAMESPACE {
@@ -197,7 +196,7 @@ pub(crate) fn not_installed(cluster: &Cluster<'_>) -> Failure {
     Failure::not_found(NOT_INSTALLED.0, how_to_install(&cluster.namespace))
 }
 
-/// The error of a request that only fails with 404 where the kind does not exist.
+/// Replaces the error of a request that returns 404 only if the kind does not exist.
 pub(crate) fn or_not_installed(cluster: &Cluster<'_>, failure: Failure) -> Failure {
     if failure.is(404) {
         not_installed(cluster)
@@ -206,10 +205,10 @@ pub(crate) fn or_not_installed(cluster: &Cluster<'_>, failure: Failure) -> Failu
     }
 }
 
-/// How long a program may be unavailable before nobody waits for it.
+/// How long a program may be unavailable before waiting for it is pointless.
 const UNAVAILABLE_FOR: SignedDuration = SignedDuration::from_secs(60);
 
-/// As [`stopped`], as a sentence.
+/// Like [`stopped`], as a sentence.
 pub(crate) fn not_running(
     program: Program,
     deployment: Option<&Deployment>,
@@ -219,7 +218,7 @@ pub(crate) fn not_running(
     Some(format!("the {} is not running: {reason}", program.word()))
 }
 
-/// Why the program does nothing; `None`: it runs, or will soon.
+/// Why the program does nothing; `None` if it runs, or will soon.
 pub(crate) fn stopped(
     program: Program,
     deployment: Option<&Deployment>,
@@ -244,7 +243,7 @@ pub(crate) fn stopped(
     is_long.then(|| format!("{title} has no available pod"))
 }
 
-/// Whether the custom resources exist. True if the user may not read them.
+/// Whether the custom resources exist. Also true if the user may not read them.
 pub(crate) async fn is_installed(cluster: &Cluster<'_>) -> bool {
     let api = cluster.api::<NodePullSecret>();
     let first = ListParams::default().limit(1);

@@ -1,4 +1,4 @@
-//! What the cluster says, kept up to date by watches. No judgement here.
+//! The observed state of the cluster, kept up to date by watches. Makes no judgements.
 
 mod changed;
 mod node;
@@ -12,7 +12,7 @@ pub(crate) use changed::Changed;
 pub(crate) use pages::{metadata_pages, pages};
 pub(crate) use store::{Lost, NodeFacts, Sight, Store};
 use watch::name_of;
-pub(crate) use watch::{Kind, Signal, Signals, Update, watch_kind};
+pub(crate) use watch::{Signal, Signals, Update, WatchedKind, watch_kind};
 
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecret, condition,
@@ -31,9 +31,9 @@ use crate::cluster::client::Cluster;
 use crate::error::{Result, allowed};
 
 pub(crate) use node_secrets::list as node_secrets;
-use nodes::Asked;
+use nodes::NodeQuery;
 
-/// `resourceVersion` of a Secret; its data is never asked for.
+/// `resourceVersion` of a Secret; its data is never requested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SecretVersion {
     pub version: String,
@@ -41,11 +41,11 @@ pub(crate) struct SecretVersion {
     pub was_additional_rolled_out: bool,
     /// See [`waits_for`].
     pub waits_for: Option<String>,
-    /// Known after one look only.
+    /// Only known after a list, not from a watch.
     pub changed: Option<Changed>,
 }
 
-/// A configuration that can't be decoded says so in its condition `Ready`.
+/// Turns a configuration that can't be decoded into one whose condition `Ready` says so.
 fn shown(object: Result<GlobalPullSecret, Box<Unreadable>>) -> GlobalPullSecret {
     object.unwrap_or_else(|unreadable| {
         let generation = unreadable.metadata.generation;
@@ -75,15 +75,16 @@ fn shown(object: Result<GlobalPullSecret, Box<Unreadable>>) -> GlobalPullSecret 
     })
 }
 
-/// Of `global-pull-secret`: its revision is not rolled out, but its additional pull secret was, so that another pull secret is what
-/// changed.
+/// Whether `global-pull-secret` shows that its revision is not rolled out, but its additional pull secret was: then
+/// another pull secret has changed.
 pub(crate) fn was_additional_rolled_out(metadata: &ObjectMeta) -> bool {
     let annotation = |name| metadata.annotations.as_ref()?.get(name);
     let revision = annotation(names::REVISION_ANNOTATION);
     revision.is_some() && revision == annotation(names::ADDITIONAL_ROLLED_OUT_ANNOTATION)
 }
 
-/// Of an object that is being deleted, what it waits for, as a clause. The controller treats it as absent; `None`: it isn't deleted.
+/// What an object that is being deleted waits for, as a clause; `None` if it isn't being deleted. The controller treats
+/// such an object as absent.
 pub(crate) fn waits_for(metadata: &ObjectMeta) -> Option<String> {
     metadata.deletion_timestamp.as_ref()?;
     let finalizers = metadata.finalizers.as_deref().unwrap_or_default();
@@ -97,7 +98,7 @@ pub(crate) fn waits_for(metadata: &ObjectMeta) -> Option<String> {
     })
 }
 
-/// What to do about it.
+/// The hint for such an object.
 pub(crate) const FINALIZERS: &str = "the program that set a finalizer removes it; where that program is gone, remove it with `kubectl edit`";
 
 fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
@@ -109,12 +110,12 @@ fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
     }
 }
 
-/// Which nodes are of interest.
+/// The nodes to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
     /// Empty: all.
     pub names: Vec<String>,
-    /// Of labels, as kubectl takes it.
+    /// A label selector in kubectl's syntax.
     pub selector: Option<String>,
 }
 
@@ -126,32 +127,32 @@ impl Scope {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
-    /// The custom resources are there.
+    /// The custom resources exist.
     pub installed: bool,
     pub global: Store<GlobalPullSecret>,
     pub node_secrets: Store<NodePullSecret>,
     pub scope: Scope,
-    /// Those that the scope's selector matches; `None`: hidden from this user.
+    /// The nodes that the selector matches; `None`: hidden from this user.
     pub nodes: Option<Store<NodeFacts>>,
-    /// The two pull secrets, each by its name; `None`: hidden from this user.
+    /// The two pull secrets, each in a store of its own; `None`: hidden from this user.
     pub additional_secret: Option<Store<SecretVersion>>,
     pub global_secret: Option<Store<SecretVersion>>,
 }
 
 impl Facts {
-    /// One look. What this user may not see stays hidden; only the custom resources are needed.
+    /// Reads everything once. What this user may not read stays hidden; only the custom resources are required.
     pub(crate) async fn observe(cluster: &Cluster<'_>) -> Result<Self> {
         Self::observe_some(cluster, Scope::default()).await
     }
 
-    /// One look at some nodes.
+    /// Reads everything once, for some of the nodes.
     pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self> {
         let gps = cluster.api::<Item<GlobalPullSecret>>();
-        let mut asked = Asked {
+        let mut asked = NodeQuery {
             selector: scope.selector.clone(),
-            ..Asked::default()
+            ..NodeQuery::default()
         };
-        // Boxed: five requests at once are a large future, and every command would carry it.
+        // Boxed, because five concurrent requests are a large future that every command would carry.
         let (gps, node_secrets, nodes, additional, global) = Box::pin(async {
             tokio::join!(
                 cluster.call(
@@ -169,7 +170,7 @@ impl Facts {
         let found = gps.as_ref().ok().and_then(Option::as_ref);
         let node_selector = found.map(|gps| gps.spec.node_selector.clone());
         let nodes = match node_selector.filter(|labels| !labels.is_empty()) {
-            // Few clusters have one, so the others don't wait for it.
+            // Few clusters set a selector, so the others don't wait for it.
             Some(node_selector) if nodes.is_ok() => {
                 asked.node_selector = node_selector;
                 nodes::list(cluster, &asked).await
@@ -177,7 +178,7 @@ impl Facts {
             _ => nodes,
         };
         let visible = match nodes {
-            // Without the Nodes nobody can tell which ones match.
+            // Without the Nodes, nothing tells which ones match.
             Err(failure) if scope.selector.is_some() => return Err(failure),
             nodes => allowed(nodes)?,
         };
@@ -210,13 +211,13 @@ impl Facts {
         node_secrets::watch(cluster, &self.node_secrets)
     }
 
-    /// `None`: they are hidden.
+    /// `None` if they are hidden from this user.
     pub(crate) fn watch_nodes<'a>(
         &self,
         cluster: &'a Cluster<'a>,
     ) -> Option<Signals<'a, NodeFacts>> {
         let gps = self.gps();
-        let asked = Asked {
+        let asked = NodeQuery {
             selector: self.scope.selector.clone(),
             node_selector: gps.map_or_else(Default::default, |it| it.spec.node_selector.clone()),
         };
@@ -224,7 +225,6 @@ impl Facts {
         Some(nodes::watch(cluster, nodes, asked))
     }
 
-    /// Whether the node is of interest.
     pub(crate) fn is_shown(&self, node: &str) -> bool {
         let named = &self.scope.names;
         let matches = || {
@@ -250,12 +250,12 @@ impl Facts {
         self.global.get(names::GLOBAL_SECRET)
     }
 
-    /// Nodes have credentials of globalps, or may have.
+    /// Whether nodes have credentials of globalps, or may have.
     pub(crate) fn is_in_force(&self) -> bool {
         !self.node_secrets.is_empty() || matches!(self.merged(), Sight::Here(_))
     }
 
-    /// Of the additional pull secret.
+    /// The last change of the additional pull secret.
     pub(crate) fn changed(&self) -> Option<&Changed> {
         let store = self.additional_secret.as_ref()?;
         store.get(names::ADDITIONAL_SECRET)?.changed.as_ref()
@@ -271,7 +271,8 @@ impl Facts {
         store.get(names::ADDITIONAL_SECRET)?.waits_for.as_deref()
     }
 
-    /// Whether going back to another additional pull secret leaves the cause of a failed rollout; false where that is not known.
+    /// Whether going back to another additional pull secret can't fix a failed rollout, because another pull secret has
+    /// changed. False if unknown.
     pub(crate) fn was_additional_rolled_out(&self) -> bool {
         let store = self.global_secret.as_ref();
         let global = store.and_then(|store| store.get(names::GLOBAL_SECRET));
@@ -284,7 +285,7 @@ impl Facts {
 }
 
 pub(crate) fn watch_global<'a>(cluster: &'a Cluster<'a>) -> Signals<'a, GlobalPullSecret> {
-    let kind = Kind {
+    let kind = WatchedKind {
         doing: "watch the GlobalPullSecret",
         api: cluster.api(),
         params: one(names::GLOBAL_SECRET),
@@ -295,13 +296,13 @@ pub(crate) fn watch_global<'a>(cluster: &'a Cluster<'a>) -> Signals<'a, GlobalPu
     watch_kind(cluster, kind)
 }
 
-/// Of one of the two pull secrets, without its data.
+/// Watches one of the two pull secrets, without its data.
 pub(crate) fn watch_secret<'a>(
     cluster: &'a Cluster<'a>,
     name: &str,
     doing: &'static str,
 ) -> Signals<'a, SecretVersion> {
-    let kind = Kind {
+    let kind = WatchedKind {
         doing,
         api: cluster.api(),
         params: one(name),

@@ -10,7 +10,7 @@ use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, Resource, ResourceExt as _};
 
 use crate::cluster::client::Cluster;
-use crate::cluster::facts::{Kind, Signals, Store, watch_kind};
+use crate::cluster::facts::{Signals, Store, WatchedKind, watch_kind};
 use crate::cluster::namespaces::each;
 use crate::error::{Failure, Result};
 
@@ -118,7 +118,7 @@ where
         + Send
         + 'static,
 {
-    let kind = Kind {
+    let kind = WatchedKind {
         doing,
         api: api(cluster, all_namespaces),
         params: name.map_or_else(ListParams::default, |name| one(&name)),

@@ -1,4 +1,4 @@
-//! A cluster that runs `HyperShift`'s own syncer: what can be seen there.
+//! A cluster that runs `HyperShift`'s own syncer, and how much of its state is visible.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub(crate) struct Syncer {
     pub secrets: BTreeMap<String, bool>,
 }
 
-/// `None`: it runs no such syncer.
+/// `None` if the cluster runs no such syncer.
 pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Syncer>> {
     let (daemon_sets, pods) = (cluster.api::<DaemonSet>(), cluster.api::<Pod>());
     let doing = "see whether HyperShift's own syncer runs";

@@ -1,4 +1,4 @@
-//! What runs of globalps: controller, its Lease, syncers.
+//! The workloads of globalps: controller, its Lease, syncers.
 
 use globalps_core::decode::Item;
 use globalps_core::{decode, names};
@@ -18,13 +18,13 @@ use crate::cluster::syncers::{PodError, is_ours, pod_errors};
 use crate::error::Result;
 use crate::terminal::layout::nodes;
 
-/// A `Deployment` or a `DaemonSet`, as far as it can be seen.
+/// A `Deployment` or a `DaemonSet`, as far as this user may see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Workload {
     pub wanted: i32,
     pub ready: i32,
     pub image: String,
-    /// Made by globalps, by its labels.
+    /// Whether its labels are those of globalps.
     pub ours: bool,
 }
 
@@ -47,34 +47,33 @@ struct Lease {
 struct LeaseFields {
     holder_identity: Option<String>,
     lease_duration_seconds: Option<i32>,
-    /// Absent where it is not plausible: others may write it.
+    /// Absent if it is not plausible: other clients may write it.
     #[serde(deserialize_with = "decode::time")]
     renew_time: Option<Time>,
 }
 
 globalps_core::view!(Lease: k8s_openapi::api::coordination::v1::Lease);
 
-/// The installed objects of globalps.
 #[derive(Clone, Debug)]
 pub(crate) struct Installed {
     pub crds: Sight<()>,
     pub controller: Sight<Workload>,
     /// Why the controller does nothing.
     pub stopped: Option<String>,
-    /// What keeps its pods from starting, and what to do.
+    /// What prevents its pods from starting, and how to fix it.
     pub start: Option<start::Reason>,
     pub lease: Sight<LeaseSeen>,
     pub syncer: Sight<Workload>,
-    /// What keeps the syncers' pods from running.
+    /// What prevents the syncers' pods from running.
     pub pod_errors: Vec<PodError>,
-    /// Nodes that should have a syncer and are not Ready, as far as the caller knows.
+    /// Number of nodes that should have a syncer and are not Ready, if the caller knows it.
     pub nodes_not_ready: u32,
-    /// Nodes have assignments, as far as the caller knows.
+    /// Whether nodes have assignments, if the caller knows it.
     pub needs_syncers: bool,
 }
 
 impl Installed {
-    /// Adds what the objects of globalps say; `None`: this user may not read them.
+    /// Adds the state of globalps' objects; `None` if this user may not read them.
     pub(crate) fn with(self, facts: Option<&Facts>) -> Self {
         Self {
             crds: match facts {
@@ -88,13 +87,13 @@ impl Installed {
         }
     }
 
-    /// Why the controller does not run, as far as that is known.
+    /// Why the controller does not run, if known.
     pub(crate) fn cause(&self) -> Option<&String> {
         let start = self.start.as_ref().map(|(why, _)| why);
         start.or(self.stopped.as_ref())
     }
 
-    /// What to do about a controller that does not run.
+    /// How to fix a controller that does not run.
     pub(crate) fn repair(&self) -> String {
         let namespace = names::CONTROLLER_NAMESPACE;
         match (&self.controller, &self.start) {
@@ -119,7 +118,7 @@ impl Installed {
     }
 }
 
-/// Everything of [`Installed`], with the custom resources there.
+/// Reads all of [`Installed`]; the custom resources must exist.
 pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
     let leases: Api<Item<Lease>> =
         Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);

@@ -1,4 +1,4 @@
-//! Kubeconfigs as kubectl reads them: several files are one, and a part of a context may be named by itself.
+//! Kubeconfigs as kubectl reads them: merges several files, and lets flags override a part of a context.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::cli::Connection;
 use crate::cluster::proxy;
 use crate::error::{Failure, Result};
 
-/// The files of `--kubeconfig` or `$KUBECONFIG`, merged; files of that list that do not exist are skipped, as kubectl does.
+/// Reads and merges the files of `--kubeconfig` or `$KUBECONFIG`. Skips files of that list that don't exist, like kubectl.
 pub(crate) fn read(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigError> {
     match &flags.kubeconfig {
         Some(path) => file(path).map(Some),
@@ -27,7 +27,7 @@ pub(crate) fn read(flags: &Connection) -> Result<Option<Kubeconfig>, KubeconfigE
     }
 }
 
-/// No cluster is configured in the files that `flags` or the environment name.
+/// The error if the files from the flags or the environment configure no cluster.
 pub(crate) fn none_configured(flags: &Connection) -> Failure {
     none_in(
         &flags
@@ -57,7 +57,7 @@ fn none_in(paths: &[PathBuf]) -> Failure {
     )
 }
 
-/// Of `$KUBECONFIG`, or the default.
+/// The paths of `$KUBECONFIG`, or the default.
 fn paths() -> Vec<PathBuf> {
     let listed: Vec<PathBuf> = std::env::var_os("KUBECONFIG")
         .map(|list| std::env::split_paths(&list).collect())
@@ -72,7 +72,7 @@ fn paths() -> Vec<PathBuf> {
     paths
 }
 
-/// An empty `current-context` is none: it does not hide that of a later file.
+/// Treats an empty `current-context` as missing, so that it does not hide that of a later file.
 fn file(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
     let mut read = Kubeconfig::read_from(path)?;
     read.current_context = read.current_context.filter(|name| !name.is_empty());
@@ -96,8 +96,8 @@ fn merged(paths: impl IntoIterator<Item = PathBuf>) -> Result<Option<Kubeconfig>
     Ok(merged)
 }
 
-/// The configuration of one of its contexts. kube's own reader reads the proxies of the environment too, and not as kubectl.
-/// `server`: takes precedence; with it no context and no cluster is needed.
+/// The client configuration for a context. kube's own reader also reads the proxy variables, but differently from
+/// kubectl. `server` takes precedence; with it, context and cluster are optional.
 pub(crate) fn config(
     kubeconfig: Kubeconfig,
     options: &KubeConfigOptions,
@@ -129,7 +129,7 @@ pub(crate) fn config(
     let of_context = context.as_ref().and_then(|it| it.user.as_ref());
     let user = options.user.as_ref().or(of_context);
     let mut users = kubeconfig.auth_infos.into_iter();
-    // As for kubectl, a user that is not there is anonymous.
+    // Like kubectl, treats a missing user as anonymous.
     let user = user.and_then(|name| users.find(|it| it.name == *name)?.auth_info);
     let mut user = user.unwrap_or_default();
     if let Some(exec) = user.exec.as_mut().filter(|exec| exec.provide_cluster_info) {
@@ -170,7 +170,7 @@ fn no_context(name: &str, kubeconfig: &Kubeconfig) -> Failure {
     Failure::new(format!("the kubeconfig has no context `{name}`"), hint)
 }
 
-/// kubectl renews an expired token of `oidc` and writes it into the kubeconfig. It takes no other provider any more.
+/// kubectl renews an expired token of `oidc` and writes it into the kubeconfig; it no longer supports any other provider.
 fn usable(provider: &AuthProviderConfig) -> Result<()> {
     if provider.name != "oidc" {
         let name = &provider.name;
@@ -190,7 +190,7 @@ fn usable(provider: &AuthProviderConfig) -> Result<()> {
     Ok(())
 }
 
-/// `exp` of a JSON Web Token, in seconds since 1970; `None`: it is no such token, or has none.
+/// `exp` of a JSON Web Token, in seconds since 1970; `None` if the text isn't such a token, or it has no `exp`.
 fn expiry(token: &str) -> Option<i64> {
     let payload = token.split('.').nth(1)?;
     let payload = BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?;
@@ -198,7 +198,7 @@ fn expiry(token: &str) -> Option<i64> {
     claims["exp"].as_i64()
 }
 
-/// The certificates of the cluster's authority; `None`: those that the machine trusts.
+/// The certificates of the cluster's authority; `None`: the machine's trusted ones apply.
 fn authority(cluster: &Cluster) -> Result<Option<Vec<Vec<u8>>>> {
     let data = cluster.certificate_authority_data.as_deref();
     let file = cluster.certificate_authority.as_ref();

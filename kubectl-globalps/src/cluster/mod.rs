@@ -1,4 +1,4 @@
-//! The cluster: connections as kubectl makes them, and what is read of it. No judgement here.
+//! Connects to a cluster like kubectl, and reads its state. Makes no judgements.
 
 pub(crate) mod annotate;
 pub(crate) mod client;

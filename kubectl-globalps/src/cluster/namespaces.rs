@@ -1,4 +1,4 @@
-//! The cluster's namespaces, and what delivery left in them. Secrets are read without their content.
+//! The cluster's namespaces, and the pull secrets delivered to them. Reads no content of Secrets.
 
 mod affected;
 mod content;
@@ -20,7 +20,7 @@ use crate::error::Result;
 pub(crate) use affected::{Affected, Who, affected};
 pub(crate) use content::{InForce, SecretSeen};
 
-/// What matters of a Namespace.
+/// The relevant fields of a Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NamespaceSeen {
     pub labels: BTreeMap<String, String>,
@@ -38,7 +38,6 @@ impl NamespaceSeen {
     }
 }
 
-/// Every namespace, by name.
 pub(crate) async fn namespaces(cluster: &Cluster<'_>) -> Result<BTreeMap<String, NamespaceSeen>> {
     let api: Api<Namespace> = Api::all(cluster.client.clone());
     let doing = "list the Namespaces";
@@ -69,7 +68,7 @@ pub(crate) async fn secrets(
         .collect())
 }
 
-/// The metadata of every object of a list, page by page.
+/// The metadata of all objects of a list, read page by page.
 pub(crate) async fn all_metadata<K>(
     cluster: &Cluster<'_>,
     api: &Api<K>,
@@ -83,7 +82,7 @@ where
     metadata_pages(cluster, doing, &list, params).await
 }
 
-/// Hands every object of a list to `keep`, page by page.
+/// Passes each object of a list to `keep`, page by page.
 pub(crate) async fn each<K>(
     cluster: &Cluster<'_>,
     api: &Api<K>,
@@ -98,7 +97,7 @@ where
     pages(cluster, doing, &list, params, keep).await.map(drop)
 }
 
-/// Whether the controller keeps it. A copy has the label only, and the controller leaves it as it is.
+/// Whether the controller owns the Secret. A copy has only the label, and the controller leaves it alone.
 pub(crate) fn is_ours(secret: &impl ResourceExt) -> bool {
     let label = secret.labels().get(names::IMAGE_PULL_SECRET_LABEL);
     label.is_some_and(|label| label == "true") && applied(secret).is_some()

@@ -1,4 +1,4 @@
-//! What kubectl's own flags replace of a kubeconfig.
+//! kubectl's flags that override a kubeconfig.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ pub(crate) fn apply(config: &mut Config, flags: &Connection) -> Result<()> {
         auth.auth_provider = None;
         auth.username = None;
         auth.password = None;
-        // An API server takes a certificate before it looks at a token.
+        // An API server prefers a client certificate over a token.
         auth.client_certificate = None;
         auth.client_certificate_data = None;
         auth.client_key = None;

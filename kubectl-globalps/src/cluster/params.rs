@@ -1,10 +1,10 @@
-//! Parameters of writes. The field manager is the plugin's in all of them.
+//! Parameters of writes. All of them use the plugin's field manager.
 
 use globalps_core::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{DeleteParams, PatchParams, PostParams, Preconditions};
 
-/// `dry_run`: the API server checks the request and stores nothing.
+/// `dry_run`: the API server validates the request and stores nothing.
 pub(crate) fn post(dry_run: bool) -> PostParams {
     PostParams {
         dry_run,
@@ -20,7 +20,7 @@ pub(crate) fn patch(dry_run: bool) -> PatchParams {
     }
 }
 
-/// Deletes the object only in the version that was read; the API server answers 409 for any other.
+/// Deletes the object only if its version is the one that was read; otherwise the API server answers 409.
 pub(crate) fn delete(dry_run: bool, read: &ObjectMeta) -> DeleteParams {
     DeleteParams {
         dry_run,

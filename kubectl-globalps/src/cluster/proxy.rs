@@ -1,5 +1,5 @@
-//! The proxy between this machine and a server: `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` as Go's `net/http`, and so kubectl,
-//! reads them. kube's own reader takes no trailing comma, no port and no address without a scheme.
+//! The proxy for a server, from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` as Go's `net/http`, and thus kubectl, reads
+//! them. kube's own reader doesn't support a trailing comma, a port, or an address without a scheme.
 
 use std::net::IpAddr;
 
@@ -7,12 +7,12 @@ use hyper::Uri;
 
 use crate::error::{Failure, Result};
 
-/// The variables as they are set; empty: not set.
+/// The values of the variables; empty if unset.
 #[derive(Default)]
 pub(crate) struct Proxies {
     pub https: String,
     pub http: String,
-    /// Hosts that are reached without a proxy.
+    /// Hosts without a proxy.
     pub none: String,
 }
 
@@ -30,7 +30,7 @@ impl Proxies {
         }
     }
 
-    /// The proxy for this server; `None`: it is reached directly.
+    /// The proxy for this server; `None` if the connection is direct.
     pub(crate) fn of(&self, server: &Uri) -> Result<Option<Uri>> {
         let (name, proxy) = match server.scheme_str() {
             Some("http") => ("HTTP_PROXY", &self.http),
@@ -43,7 +43,7 @@ impl Proxies {
     }
 }
 
-/// The address of the proxy that a variable or a field names. The error does not quote it: it may have a password.
+/// The address of the proxy in a variable or a field. The error does not quote it, because it may contain a password.
 pub(crate) fn named(name: &str, proxy: &str) -> Result<Uri> {
     address(proxy).ok_or_else(|| {
         Failure::new(
@@ -53,11 +53,11 @@ pub(crate) fn named(name: &str, proxy: &str) -> Result<Uri> {
     })
 }
 
-/// The address of a proxy, which may have no scheme; `None`: it is none.
+/// The address of a proxy, whose scheme is optional; `None` if it is invalid.
 fn address(proxy: &str) -> Option<Uri> {
     let proxy = match proxy.split_once("://") {
         Some(("http" | "https" | "socks5", _)) => proxy.to_owned(),
-        // The proxy resolves names in either case.
+        // With both schemes, the proxy resolves host names.
         Some(("socks5h", rest)) => format!("socks5://{rest}"),
         Some(_) => return None,
         None => format!("http://{proxy}"),
@@ -93,7 +93,7 @@ fn matches(entry: &str, host: &str, ip: Option<IpAddr>, port: u16) -> bool {
     if let Ok(other) = name.parse::<IpAddr>() {
         return is_port && ip == Some(other);
     }
-    // `example.com` is the host and all below it; `.example.com` and `*.example.com` are those below it alone.
+    // `example.com` covers the host and its subdomains; `.example.com` and `*.example.com` cover only the subdomains.
     let below = name.strip_prefix('*').filter(|it| it.starts_with('.'));
     let below = below.unwrap_or(name);
     let is_below = match below.strip_prefix('.') {
@@ -109,7 +109,7 @@ fn matches(entry: &str, host: &str, ip: Option<IpAddr>, port: u16) -> bool {
     is_port && !name.is_empty() && is_below
 }
 
-/// `host:port`; an address of IP version 6 with a port is in brackets.
+/// Splits `host:port`; an IPv6 address with a port is in brackets.
 fn with_port(entry: &str) -> (&str, Option<&str>) {
     match entry.rsplit_once(':') {
         Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, Some(port)),

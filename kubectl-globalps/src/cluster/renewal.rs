@@ -1,5 +1,5 @@
-//! A client that logs in again where the API server rejects a login that was valid before. kube renews only a token whose
-//! program says when it expires, and a token file once a minute.
+//! A client that logs in again if the API server rejects a login that was valid before. kube renews a token only if its
+//! program reports an expiry, and a token file only once a minute.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use kube::{Client, Config};
 use tokio::sync::Mutex;
 use tower::{BoxError, service_fn};
 
-/// The client of a login. Each has a number.
-struct Login {
+/// The client of a login, and the login's number.
+struct LoginClient {
     client: Client,
     number: u64,
 }
@@ -22,7 +22,7 @@ pub(super) fn client(config: Config) -> kube::Result<Client> {
         return Ok(client);
     }
     let namespace = config.default_namespace.clone();
-    let login = Arc::new(Mutex::new(Login { client, number: 0 }));
+    let login = Arc::new(Mutex::new(LoginClient { client, number: 0 }));
     let service = service_fn(move |request: Request<Body>| {
         let (login, config) = (Arc::clone(&login), config.clone());
         async move { send(&login, config, request).await }
@@ -30,9 +30,9 @@ pub(super) fn client(config: Config) -> kube::Result<Client> {
     Ok(Client::new(service, namespace))
 }
 
-/// Sends it a second time with a new login if the first one is rejected.
+/// Repeats the request once with a new login if the API server rejects the current one.
 async fn send(
-    login: &Mutex<Login>,
+    login: &Mutex<LoginClient>,
     config: Config,
     request: Request<Body>,
 ) -> Result<hyper::Response<Body>, BoxError> {
@@ -47,9 +47,9 @@ async fn send(
     };
     let client = {
         let mut login = login.lock().await;
-        // Requests that are rejected together share a login.
+        // Requests that are rejected concurrently share the new login.
         if login.number == number {
-            // The program of a login blocks, and asks users perhaps.
+            // A login program blocks, and may prompt the user.
             let new = tokio::task::spawn_blocking(move || Client::try_from(config));
             login.client = new.await??;
             login.number += 1;
@@ -59,7 +59,7 @@ async fn send(
     Ok(client.send(again).await?)
 }
 
-/// `None`: its body is a stream, which can be sent only once.
+/// `None` if the body is a stream, which can be sent only once.
 fn copy(request: &Request<Body>) -> Option<Request<Body>> {
     let mut copy = Request::new(request.body().try_clone()?);
     copy.method_mut().clone_from(request.method());

@@ -1,4 +1,4 @@
-//! Why pods of the controller or the hub don't start, and the command that mends it.
+//! Why pods of the controller or the hub don't start, and the command that fixes it.
 
 use globalps_core::names;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -9,10 +9,10 @@ use super::syncers::{named_by, newest};
 use crate::cluster::client::Cluster;
 use crate::error::{Result, allowed};
 
-/// What keeps pods from running, and what to do.
+/// What prevents pods from running, and the hint.
 pub(crate) type Reason = (String, String);
 
-/// `deployment`: in the controller's namespace. `None`: nothing is known to be wrong.
+/// `deployment`: name, in the controller's namespace. `None` if no problem is known.
 pub(crate) async fn look(cluster: &Cluster<'_>, deployment: &str) -> Result<Option<Reason>> {
     let namespace = names::CONTROLLER_NAMESPACE;
     let events: Api<Event> = Api::namespaced(cluster.client.clone(), namespace);
@@ -43,7 +43,7 @@ pub(crate) async fn look(cluster: &Cluster<'_>, deployment: &str) -> Result<Opti
     }))
 }
 
-/// Those of an earlier template of their Deployment are about to go.
+/// Drops pods of an earlier template of their Deployment, which are about to be deleted.
 fn of_newest_template(mut pods: Vec<Pod>) -> Vec<Pod> {
     let template = |pod: &Pod| pod.labels().get("pod-template-hash").cloned();
     let newest = pods.iter().max_by_key(|pod| pod.creation_timestamp());
@@ -52,7 +52,7 @@ fn of_newest_template(mut pods: Vec<Pod>) -> Vec<Pod> {
     pods
 }
 
-/// What to do where the API server refuses a pod with this message.
+/// The hint for a message with which the API server refuses a pod.
 fn refusal(message: &str) -> String {
     let namespace = names::CONTROLLER_NAMESPACE;
     if message.contains("priority class") || message.contains("PriorityClass") {
@@ -70,7 +70,7 @@ fn refusal(message: &str) -> String {
     }
 }
 
-/// `secrets`: namespace of the syncer, whose image has the same pull secret.
+/// `secrets`: namespace of the syncer, whose image uses the same pull secret.
 fn waiting(pod: &Pod, secrets: &str) -> Option<Reason> {
     let namespace = names::CONTROLLER_NAMESPACE;
     let status = pod.status.as_ref()?;
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// `install` again with a pull secret would repeat what its first pods complain about.
+    /// Otherwise a second `install`, with a pull secret, would report the problem of the first one's pods.
     #[test]
     fn pods_of_an_earlier_template_say_nothing() {
         let pod = |name: &str, hash: &str, second: u8| {

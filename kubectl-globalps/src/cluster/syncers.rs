@@ -1,4 +1,4 @@
-//! Why pods of a `DaemonSet` of globalps are not created, or don't run.
+//! Why the pods of globalps' `DaemonSet`s are not created, or don't run.
 
 use std::collections::BTreeMap;
 
@@ -12,27 +12,27 @@ use crate::cluster::client::Cluster;
 use crate::error::{Result, allowed};
 use crate::terminal::{few, number};
 
-/// Pods that are read of a `DaemonSet` whose pods are not all ready.
+/// Maximum number of pods that are read for a `DaemonSet` whose pods are not all ready.
 const MOST_PODS: u32 = 500;
-/// Longest message of an event that is shown, in characters.
+/// Maximum length of an event's message that is shown, in characters.
 const LONGEST: usize = 400;
 
-/// What keeps pods from running.
+/// What prevents pods from running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodError {
-    /// The API server refuses them.
+    /// The API server refuses to create them.
     NotCreated {
         daemon_set: String,
         nodes: i32,
-        /// Of the newest event `FailedCreate`.
+        /// Message of the newest event `FailedCreate`.
         message: String,
     },
-    /// A container waits.
+    /// A container is waiting.
     NotRunning {
         daemon_set: String,
-        /// As the kubelet names it: `CrashLoopBackOff`.
+        /// The kubelet's reason: `CrashLoopBackOff`.
         reason: String,
-        /// Each with a pod that waits.
+        /// Nodes with a waiting pod.
         nodes: Vec<String>,
     },
 }
@@ -69,7 +69,7 @@ impl PodError {
         }
     }
 
-    /// Which check tells of it.
+    /// Name of the check that reports it.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::NotCreated { .. } => "syncer-not-created",
@@ -105,7 +105,7 @@ impl PodError {
     }
 }
 
-/// What to do where the API server's message names who refuses a pod.
+/// The hint, if the API server's message names the component that refuses a pod.
 pub(super) fn named_by(message: &str) -> Option<&'static str> {
     let hint = if message.contains("exceeded quota") {
         "raise the ResourceQuota that the message names"
@@ -117,7 +117,7 @@ pub(super) fn named_by(message: &str) -> Option<&'static str> {
     Some(hint)
 }
 
-/// What keeps the pods of both `DaemonSet`s from running.
+/// Reads what prevents the pods of both `DaemonSet`s from running.
 pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<PodError>> {
     let mut found = Vec::new();
     for name in [names::SYNCER, names::RESTORER] {
@@ -131,7 +131,7 @@ pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<PodError>> {
     Ok(found)
 }
 
-/// Made by globalps, by its labels.
+/// Whether the object's labels are those of globalps.
 pub(crate) fn is_ours(object: &impl Resource) -> bool {
     let labels = object.meta().labels.as_ref();
     labels.is_some_and(|labels| {
@@ -141,8 +141,8 @@ pub(crate) fn is_ours(object: &impl Resource) -> bool {
     })
 }
 
-/// What keeps the pods of this `DaemonSet` from running, as far as this user may see it. Pods and events are read only where
-/// pods are missing.
+/// What prevents the pods of this `DaemonSet` from running, as far as this user may see it. Reads pods and events only
+/// if pods are missing.
 pub(crate) async fn pod_errors(
     cluster: &Cluster<'_>,
     daemon_set: &DaemonSet,
@@ -159,7 +159,7 @@ pub(crate) async fn pod_errors(
         let events = cluster.call("list the DaemonSet's events", api.list(&params));
         let events = allowed(events.await)?;
         let message = events.and_then(|events| newest(&events.items));
-        // Without an event they are about to be created.
+        // Without an event, they are about to be created.
         if let Some(message) = message {
             pod_errors.push(PodError::NotCreated {
                 daemon_set: name.clone(),
@@ -194,7 +194,7 @@ pub(super) fn newest(events: &[Event]) -> Option<String> {
     Some(message.chars().take(LONGEST).collect())
 }
 
-/// Reasons that pass by themselves.
+/// Reasons that are temporary.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 fn waiting(daemon_set: &str, pods: &[Pod]) -> Vec<PodError> {

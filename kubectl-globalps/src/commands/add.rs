@@ -1,4 +1,4 @@
-//! `add`: adds registries to the additional pull secret or to another source, or changes their credentials.
+//! `add`: adds credentials to the additional pull secret or another source, or changes them.
 
 use globalps_core::api::DeliveryType;
 use globalps_core::names;
@@ -6,7 +6,7 @@ use globalps_dockerconfig::{DockerConfig, validate};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::attempts::{ATTEMPTS, pause};
+use super::attempts::until_written;
 use super::forget::{forget_before, until_forgotten};
 use super::live_check::{live_check, trust};
 use super::pull_secret;
@@ -25,15 +25,17 @@ use crate::credentials::logins::{self, Source};
 use crate::credentials::manifest::content;
 use crate::credentials::password;
 use crate::error::{Exit, Failure, Result};
-use crate::secret::additional::{Login, Outcome, config_of, may_change, valid_in, with_logins};
+use crate::secret::additional::{
+    Login, WriteOutcome, config_of, may_change, valid_in, with_logins,
+};
 use crate::secret::changes::{InForce, changes, reach_nodes, text};
 use crate::secret::effects::{Differs, Effects};
 use crate::terminal::printer::Printer;
 use crate::view::status::Goal;
 
-/// Of a source with a scope that nodes don't get.
+/// The error for a source with a scope that nodes don't get.
 const NOT_DELIVERED: &str = "no pod would get the credentials: nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`; `kubectl globalps install --delivery CredentialProvider` sets it";
-/// Of a scope with service accounts that nothing delivers.
+/// The error for a scope with service accounts that nothing delivers.
 const NOT_FOR_NAMESPACES: &str = "no pod would get the credentials: every pod of a namespace can use its Secret, and nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`";
 
 pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Result<Exit> {
@@ -41,7 +43,7 @@ pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Re
     let mut early = None;
     if args.refuses() && logins::is_password_asked(&args.from) {
         let cluster = Cluster::connect(flags, printer)?;
-        // Nobody types a password for an error.
+        // Checked first, so that the user types no password before an error.
         pull_secret::must_be_installed(&cluster).await?;
         early = Some(cluster);
     }
@@ -95,8 +97,8 @@ pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Re
     Ok(exit)
 }
 
-/// The checked credentials, and the cluster if they came from it. The caller connects later, so that a wrong password is
-/// also reported without a cluster.
+/// The checked credentials, and the cluster if they come from it. Otherwise the caller connects later, so that a wrong
+/// password is also reported without a cluster.
 pub(super) async fn checked<'a>(
     from: &Credentials,
     check: &LiveCheck,
@@ -117,7 +119,7 @@ pub(super) async fn checked<'a>(
     Ok((logins, cluster))
 }
 
-/// A new Secret.
+/// Creates a new Secret without reading a cluster.
 fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Changed> {
     let name = name_of(args);
     let (secret, outcome) = with_logins(None, namespace, name, logins)?;
@@ -165,15 +167,15 @@ async fn logins<'a>(
     Ok((logins, cluster))
 }
 
-/// The result.
+/// The result of the command.
 struct Changed {
     secret: Secret,
-    outcome: Outcome,
+    outcome: WriteOutcome,
     /// Other changes, one line each.
     beside: Vec<String>,
     /// The revision before a change of a source.
     before: Option<i64>,
-    /// Why no pod gets the credentials. It is shown last.
+    /// Why no pod gets the credentials; printed last.
     undelivered: Option<&'static str>,
 }
 
@@ -192,8 +194,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
     }
     must_not_be_held(cluster).await?;
     let mut told = Announcement::default();
-    let mut attempt = 1;
-    loop {
+    until_written(async |_| {
         let existing = pull_secret::get(cluster, name).await?;
         let (planned, outcome) = with_logins(existing.clone(), &cluster.namespace, name, logins)?;
         let source = match &args.to.source {
@@ -204,10 +205,10 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
             None => None,
         };
         let entry = source.as_ref().filter(|source| source.is_change());
-        if outcome != Outcome::Unchanged || entry.is_some() {
+        if outcome != WriteOutcome::Unchanged || entry.is_some() {
             let force = args.owner.force_conflicts;
             let owner = match &existing {
-                Some(secret) if outcome != Outcome::Unchanged => may_change(secret, force)?,
+                Some(secret) if outcome != WriteOutcome::Unchanged => may_change(secret, force)?,
                 _ => None,
             };
             let of_entry = match entry {
@@ -228,37 +229,27 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                 told = announced;
             }
         }
-        let done = async {
-            let beside = match entry {
-                Some(entry) => entry.carry_out(cluster, args.dry_run).await?,
-                None => Vec::new(),
-            };
-            let secret = send(cluster, planned, outcome, args.dry_run).await?;
-            Ok::<_, Failure>((secret, beside))
+        let beside = match entry {
+            Some(entry) => entry.carry_out(cluster, args.dry_run).await?,
+            None => Vec::new(),
         };
-        match done.await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            done => {
-                let (secret, beside) = done?;
-                return Ok(Changed {
-                    before: source
-                        .filter(|_| outcome != Outcome::Unchanged)
-                        .map(|source| source.sources.revision()),
-                    undelivered: told.undelivered,
-                    secret,
-                    outcome,
-                    beside,
-                });
-            }
-        }
-        attempt += 1;
-    }
+        let secret = send(cluster, planned, outcome, args.dry_run).await?;
+        let changed_source = source.filter(|_| outcome != WriteOutcome::Unchanged);
+        Ok(Changed {
+            before: changed_source.map(|source| source.sources.revision()),
+            undelivered: told.undelivered,
+            secret,
+            outcome,
+            beside,
+        })
+    })
+    .await
 }
 
-/// What is shown of a change before it is written.
+/// A change as it is shown before it is written.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Preview {
-    /// With every credential masked.
+    /// The changes, with every credential masked.
     pub changes: String,
     pub warnings: Vec<String>,
 }
@@ -271,7 +262,7 @@ impl Preview {
         }
     }
 
-    /// What is wrong with the new content, and was not before.
+    /// Warnings about the new content that don't apply to the old one.
     pub(super) fn warnings(before: &DockerConfig, after: &DockerConfig) -> Vec<String> {
         let (known, new) = (validate(before), validate(after));
         let new = new.iter().filter(|finding| !known.contains(finding));
@@ -279,14 +270,14 @@ impl Preview {
     }
 }
 
-/// The effect on nodes and namespaces.
+/// The effects on nodes and namespaces.
 #[derive(Default, PartialEq)]
 struct Announcement {
     preview: Preview,
     effects: Effects,
     /// Nothing is in force yet.
     is_first: bool,
-    /// Why neither nodes nor namespaces get it.
+    /// Why neither nodes nor namespaces get the credentials.
     undelivered: Option<&'static str>,
 }
 
@@ -303,7 +294,7 @@ async fn announcement(
         pull_secret::get(cluster, names::GLOBAL_SECRET),
         pull_secret::configuration(cluster),
     );
-    // Where nothing is known of the cluster, nothing is announced of its nodes.
+    // Without access to the cluster, no effects on its nodes are announced.
     let is_known = gps.is_ok();
     let (global, gps) = (global.ok().flatten(), gps.ok().flatten());
     let spec = gps.as_ref().map(|gps| &gps.spec);
@@ -315,7 +306,7 @@ async fn announcement(
     ));
     let has_scope = source.is_some_and(Planned::has_scope);
     if has_scope {
-        // It replaces nothing of other pull secrets.
+        // A source with a scope replaces nothing of other pull secrets.
         in_force = InForce::only(in_force.additional);
     }
     if source.is_some_and(Planned::is_new) {
@@ -368,14 +359,14 @@ async fn announcement(
     })
 }
 
-/// Writes the Secret if it changes.
+/// Writes the Secret if it differs.
 pub(super) async fn send(
     cluster: &Cluster<'_>,
     secret: Secret,
-    outcome: Outcome,
+    outcome: WriteOutcome,
     dry_run: DryRun,
 ) -> Result<Secret> {
-    if dry_run == DryRun::Client || outcome == Outcome::Unchanged {
+    if dry_run == DryRun::Client || outcome == WriteOutcome::Unchanged {
         return Ok(secret);
     }
     pull_secret::put(cluster, secret, dry_run).await

@@ -1,4 +1,4 @@
-//! `check`: everything is looked at, nothing is changed.
+//! `check`: reads everything and changes nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,14 +31,14 @@ use crate::secret::additional::valid_in;
 use crate::secret::history::sorted;
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::check::{
-    Check, Labels, Owners, Permission, Place, Report, Sight, credentials, has_scopes, installation,
-    of_nodes, operators, outdated, permissions, permissions_of_commands, provider, readmission,
-    rejected, restarts_kubelets, restarts_often, server, unreachable,
+    Check, CheckReport, Labels, Owners, Permission, PermissionScope, Sight, credentials,
+    has_scopes, installation, of_nodes, operators, outdated, permissions, permissions_of_commands,
+    provider, readmission, rejected, restarts_kubelets, restarts_often, server, unreachable,
 };
 use crate::view::status::Status;
 
-/// After a change of the pull secrets or of the configuration: the controller waits 2 s for a deleted Secret to come back, and reports
-/// after its writes.
+/// How soon the controller reports a change of the pull secrets or the configuration: it waits 2 s for a deleted Secret
+/// to return, and reports after its writes.
 const REPORTS_WITHIN: Duration = Duration::from_secs(15);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -63,7 +63,7 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
         Ok(checks) => (checks, true),
         Err(failure) => (vec![unreachable(&failure.message, &failure.hint)], false),
     };
-    let report = Report::of(checks);
+    let report = CheckReport::of(checks);
     printer.print(&args.output, ("the report", &report), [], || {
         let paint = |code: &str, text: &str| printer.paint(Stream::Out, code, text);
         let width = terminal_width(Stream::Out).map(usize::from);
@@ -81,7 +81,7 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
     })
 }
 
-/// `asking`: how to ask the registries, where that is wanted.
+/// `asking`: how to contact the registries, if requested.
 pub(super) async fn look(
     asking: Option<(&Asking, Trust)>,
     cluster: &Cluster<'_>,
@@ -104,7 +104,7 @@ pub(super) async fn look(
     let answers = join_all(reviews.map(|permission| may(cluster, permission))).await;
     let answers: Vec<(Permission, bool)> = answers.into_iter().collect::<Result<_, _>>()?;
     checks.extend(permissions(&answers, &cluster.namespace));
-    // The line about the permission reports objects that this user may not read.
+    // The finding about the permission covers objects that this user may not read.
     let mut facts = allowed(facts)?;
     let now = cluster.now();
     let installed = installed?.with(facts.as_ref());
@@ -162,9 +162,9 @@ pub(super) async fn look(
 async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permission, bool)> {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let namespace = match permission.place {
-        Place::Secrets => cluster.namespace.as_str(),
-        Place::Controller => names::CONTROLLER_NAMESPACE,
-        Place::Cluster => "",
+        PermissionScope::Secrets => cluster.namespace.as_str(),
+        PermissionScope::Controller => names::CONTROLLER_NAMESPACE,
+        PermissionScope::Cluster => "",
     };
     let (resource, subresource) = permission
         .resource
@@ -193,7 +193,7 @@ async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permissio
     Ok((permission, is_allowed))
 }
 
-/// `None` also where this user may not read the Secrets: the line about the permission reports it.
+/// `None` also if this user may not read the Secrets, which the finding about the permission reports.
 async fn restarts(
     cluster: &Cluster<'_>,
     gps: &GlobalPullSecret,
@@ -228,14 +228,14 @@ async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>> {
     Ok(Sight::of(role)?.and(Sight::of(binding)?).map(drop))
 }
 
-/// Empty: the Nodes can't be seen.
+/// Empty if this user may not list the Nodes.
 async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta<Node>>> {
     let api = Api::<Node>::all(cluster.client.clone());
     let answer = all_metadata(cluster, &api, ListParams::default(), "list the Nodes").await;
     Ok(allowed(answer)?.unwrap_or_default())
 }
 
-/// `default`: nobody else, or the Nodes can't be seen.
+/// `default` if there are no other owners, or the Nodes are hidden.
 fn owners(nodes: &[PartialObjectMeta<Node>]) -> Owners {
     let mut owners = Owners::default();
     for node in nodes {
@@ -250,7 +250,7 @@ fn owners(nodes: &[PartialObjectMeta<Node>]) -> Owners {
     owners
 }
 
-/// `None`: this user may not list pods or Nodes.
+/// `None` if this user may not list pods or Nodes.
 async fn readmitted(
     cluster: &Cluster<'_>,
     nodes: &[PartialObjectMeta<Node>],

@@ -1,4 +1,4 @@
-//! `check`: what is looked at for delivery into namespaces.
+//! `check`: reads the state of delivery to namespaces.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ fn is_selected(
     })
 }
 
-/// The `ClusterRole`, where its binding is there too.
+/// The `ClusterRole`, if its binding exists too.
 async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen>> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
@@ -100,7 +100,7 @@ async fn role(cluster: &Cluster<'_>, secret_name: &str) -> Result<Sight<RoleSeen
     })
 }
 
-/// The policy that attaches Secrets to pods, and its binding. An API server without their kinds has neither.
+/// The policy that adds the reference to pods, and its binding. An API server that doesn't serve their kinds has neither.
 pub(super) async fn admission_policy(cluster: &Cluster<'_>) -> Result<Sight<()>> {
     let get = async |kind: &str| {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);

@@ -1,4 +1,4 @@
-//! `check --registries`: do registries take the credentials that the cluster has for them?
+//! `check --registries`: whether registries accept the credentials in the cluster.
 
 use futures::future::try_join_all;
 use globalps_core::api::GlobalPullSecret;
@@ -13,7 +13,7 @@ use crate::registry::Trust;
 use crate::secret::additional::data_of;
 use crate::view::check::{Check, SecretSeen, answered, questions};
 
-/// `gps`: as far as it can be seen; it names more Secrets.
+/// `gps`: names further Secrets; `None` if it can't be read.
 pub(super) async fn registries(
     cluster: &Cluster<'_>,
     gps: Option<&GlobalPullSecret>,
@@ -33,7 +33,7 @@ pub(super) async fn registries(
     Ok(checks)
 }
 
-/// `None` if it doesn't exist; other checks report this if it matters.
+/// `None` if the Secret doesn't exist; other checks report this if it matters.
 async fn secret(cluster: &Cluster<'_>, name: &str) -> Result<Option<(String, SecretSeen)>> {
     let seen = match allowed(pull_secret::get(cluster, name).await)? {
         Some(secret) => secret.and_then(|secret| {

@@ -13,7 +13,8 @@ use kube::api::ListParams;
 use super::history;
 use super::pull_secret::{self, additional};
 use super::runtime::block_on;
-use crate::cli::completion::{Choice, Live, Wanted, wanted};
+use super::undo::revision_choices;
+use crate::cli::completion::{Live, Suggestion, WordCompletions, wanted};
 use crate::cli::{Cli, Completion, Connection};
 use crate::cluster::{Cluster, kubeconfig};
 use crate::error::{Exit, Result};
@@ -25,13 +26,13 @@ use crate::view::status::has_failed;
 /// Users don't wait longer for a completion.
 const DEADLINE: Duration = Duration::from_millis(1500);
 
-/// What cobra's shell scripts take for "do not offer files".
+/// Tells cobra's shell scripts not to complete file names.
 const NO_FILES: u8 = 4;
 
-/// What they take for "the word is not complete".
+/// Tells them not to add a space after the word.
 const NO_SPACE: u8 = 2;
 
-/// The shell's script for the program under its own name.
+/// Prints the shell's script for the program's own name.
 pub(super) fn run(args: &Completion, printer: &Printer) -> Exit {
     let mut script = Vec::new();
     let mut command = Cli::command();
@@ -40,8 +41,8 @@ pub(super) fn run(args: &Completion, printer: &Printer) -> Exit {
     Exit::Done
 }
 
-/// Answers kubectl: one choice a line, a tab and a description, and a last line with what the shell is to do. What can't
-/// be read is omitted without a message: the message would appear in the command line.
+/// Prints the completions for kubectl: one per line with a tab and a description, then a line with a directive for the
+/// shell. Errors are silent, because a message would appear in the command line.
 pub(crate) fn answer(words: &[String]) {
     let printer = Printer::silent();
     let wanted = wanted(Cli::command(), words);
@@ -57,9 +58,8 @@ pub(crate) fn answer(words: &[String]) {
     printer.data(&lines.join("\n"));
 }
 
-/// What the shell is to do.
-fn directive(choices: &[Choice], files: bool) -> u8 {
-    let is_open = |(word, _): &Choice| word.ends_with('=');
+fn directive(choices: &[Suggestion], files: bool) -> u8 {
+    let is_open = |(word, _): &Suggestion| word.ends_with('=');
     let no_files = if files { 0 } else { NO_FILES };
     if !choices.is_empty() && choices.iter().all(is_open) {
         no_files | NO_SPACE
@@ -68,7 +68,7 @@ fn directive(choices: &[Choice], files: bool) -> u8 {
     }
 }
 
-fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
+fn ask(live: Live, wanted: &WordCompletions, printer: &Printer) -> Vec<Suggestion> {
     let flags = ["kubectl-globalps", "version"]
         .map(str::to_owned)
         .into_iter()
@@ -91,7 +91,7 @@ fn ask(live: Live, wanted: &Wanted, printer: &Printer) -> Vec<Choice> {
     choices
 }
 
-fn of_kubeconfig(live: Live, flags: &Connection) -> Vec<Choice> {
+fn of_kubeconfig(live: Live, flags: &Connection) -> Vec<Suggestion> {
     let Ok(Some(config)) = kubeconfig::read(flags) else {
         return Vec::new();
     };
@@ -120,10 +120,10 @@ fn of_kubeconfig(live: Live, flags: &Connection) -> Vec<Choice> {
 
 async fn of_cluster(
     live: Live,
-    wanted: &Wanted,
+    wanted: &WordCompletions,
     flags: &Connection,
     printer: &Printer,
-) -> Result<Vec<Choice>> {
+) -> Result<Vec<Suggestion>> {
     let cluster = Cluster::connect(flags, printer)?;
     match live {
         Live::Fleets | Live::MemberClusters | Live::FailedMemberClusters | Live::FleetRevisions => {
@@ -149,15 +149,7 @@ async fn of_cluster(
         }
         Live::Revisions => {
             let revisions = history::observe(&cluster).await?.revisions;
-            let time = |revision: &crate::secret::history::Revision| {
-                revision
-                    .rolled_out
-                    .map_or(String::new(), |time| time.to_string())
-            };
-            Ok(revisions
-                .iter()
-                .map(|revision| (revision.number.to_string(), time(revision)))
-                .collect())
+            Ok(revision_choices(&revisions))
         }
         _ => {
             let api = cluster.api::<NodePullSecret>();
@@ -196,7 +188,7 @@ mod tests {
             (vec![], true, 0),
         ] {
             let choices = words.iter().map(|word| ((*word).to_owned(), String::new()));
-            let choices: Vec<Choice> = choices.collect();
+            let choices: Vec<Suggestion> = choices.collect();
             assert_eq!(directive(&choices, files), expected, "{words:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! What commands print with `-o json` about a sample cluster, for `docs/cli.md`.
+//! Output of commands with `-o json` for a sample cluster, for `docs/cli.md`.
 
 use globalps_core::api::ClusterPhase;
 use globalps_core::names;
@@ -15,11 +15,11 @@ use crate::view::fleet::tests::{fleet, object};
 /// `robot:p` and `robot:q`.
 const AUTH: &str = "cm9ib3Q6cA==";
 const OTHER_AUTH: &str = "cm9ib3Q6cQ==";
-/// Of each revision.
+/// The id of each revision.
 const ID: &str = "8d1c0f3b6a2e4975";
 const SOURCE: &str = "team-a-pull-secret";
 
-/// Commands, each as it is shown and as it is run.
+/// Each command, its line as documented, and the line to execute if it differs.
 const LINES: [(&str, &str, &str); 17] = [
     (
         "add",
@@ -60,7 +60,7 @@ const LINES: [(&str, &str, &str); 17] = [
     ("version", "version -o json", ""),
 ];
 
-/// The lines of a command with what they print.
+/// The lines of a command and their output.
 pub(super) fn of(command: &str) -> Vec<(&'static str, String)> {
     let lines = LINES.iter().filter(|(of, ..)| *of == command);
     lines
@@ -100,7 +100,7 @@ fn printed(line: &str) -> String {
     }
 }
 
-/// The first finding of each result: there are many.
+/// Keeps the first finding of each result, because there are many.
 fn shortened(mut report: Value) -> Value {
     let mut known: Vec<Value> = Vec::new();
     if let Some(checks) = report["checks"].as_array_mut() {
@@ -113,7 +113,7 @@ fn shortened(mut report: Value) -> Value {
     report
 }
 
-/// Objects and lists that fit, each in one line.
+/// Puts objects and lists that fit on one line.
 fn folded(text: &str) -> String {
     const WIDTH: usize = 120;
     let indent = |line: &str| line.len() - line.trim_start().len();
@@ -184,7 +184,7 @@ fn node(revision: i64, phase: &str, reason: &str, message: &str) -> Value {
     })
 }
 
-/// Everything that is in force.
+/// The content in force.
 fn global() -> Value {
     let parse = |value: &Value| {
         let text: ByteString = serde_json::from_value(value.clone()).expect("bytes");
@@ -208,7 +208,7 @@ fn global() -> Value {
     let since = json!({"": format!("3-{ID}"), SOURCE: format!("2-{ID}")}).to_string();
     annotations[names::CONTENT_SINCE_ANNOTATION] = json!(since);
     annotations[names::DELIVERY_ANNOTATION] = json!(json!(provider).to_string());
-    // Not on every node yet.
+    // The revision is not on every node yet.
     let annotations = annotations.as_object_mut();
     annotations.map(|all| all.remove(names::ROLLED_OUT_ANNOTATION));
     global
@@ -227,7 +227,7 @@ fn of_namespace() -> Value {
     })
 }
 
-/// With messages as the hub writes them.
+/// Replaces messages by those that the hub writes.
 fn worded(mut object: Value) -> Value {
     if let Some(counts) = object.pointer_mut("/status/counts") {
         *counts = json!({"total": 2, "synced": 1, "failed": 1, "unreachable": 0});
@@ -365,7 +365,7 @@ fn every_command_that_prints_json_has_an_example() {
     fn with_output(command: &clap::Command, name: &str, found: &mut Vec<String>) {
         for sub in command.get_subcommands() {
             let name = format!("{name}{}", sub.get_name());
-            // Manifests are long, and no answers.
+            // Manifests are long, and are not results.
             let is_install = sub.get_name() == "install";
             if !is_install && sub.get_arguments().any(|arg| arg.get_id() == "output") {
                 found.push(name.clone());

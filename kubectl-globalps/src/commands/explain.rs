@@ -1,4 +1,4 @@
-//! `explain`: which credentials go with an image, and why: of a file, or as the cluster has them.
+//! `explain`: which credentials a pull of an image uses, and why, for a file or the cluster.
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,7 @@ pub(super) async fn run(args: &Explain, flags: &Connection, printer: &Printer) -
     Ok(Exit::of(answer.has_some()))
 }
 
-/// Whether the name is probably meant as a registry with a port, which is read as a repository with a tag.
+/// Whether the name is probably a registry with a port, which parses as a repository with a tag.
 fn is_registry(image: &str) -> bool {
     let Some((host, port)) = image.split_once(':') else {
         return false;
@@ -70,7 +70,7 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked> {
     let cluster = &cluster;
     let named = |name: &PodName| name.named(&cluster.own_namespace);
     let gps = pull_secret::configuration(cluster).await;
-    // Judged later: a pod that is not there is the better answer.
+    // An error of this request is reported later, because a missing pod is the more useful error.
     let of = match (
         args.pod.as_ref().map(named),
         args.service_account.as_ref().map(named),
@@ -108,11 +108,11 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked> {
     Ok(asked)
 }
 
-/// What all pulls of a cluster have in common.
+/// What all pulls of a cluster share.
 pub(super) struct Shared {
     pub gps: Option<GlobalPullSecret>,
     pub global: Option<Secret>,
-    /// Every `NodePullSecret`; `None`: that of the pod's node is read.
+    /// All `NodePullSecret`s; `None`: only that of the pod's node is read.
     pub nodes: Option<BTreeMap<String, NodePullSecret>>,
 }
 
@@ -123,7 +123,7 @@ pub(super) enum PullerSeen {
     Pod(Named, Box<Pod>),
 }
 
-/// Everything that is known of a pull. `may_hide`: Secrets of the pod that this user may not read are no error.
+/// Collects everything known about a pull. `may_hide`: Secrets of the pod that this user may not read are no error.
 pub(super) async fn asked(
     cluster: &Cluster<'_>,
     shared: &Shared,
@@ -200,7 +200,7 @@ pub(super) async fn asked(
     Ok(asked)
 }
 
-/// Why the nodes have nothing of globalps, as a note.
+/// Why the nodes have no credentials of globalps, as a note.
 async fn nothing_in_force(cluster: &Cluster<'_>, gps: Option<&GlobalPullSecret>) -> String {
     let has_sources = gps.is_some_and(|gps| !gps.spec.sources.is_empty());
     let name = names::ADDITIONAL_SECRET;
@@ -209,13 +209,13 @@ async fn nothing_in_force(cluster: &Cluster<'_>, gps: Option<&GlobalPullSecret>)
         Ok(Some(_)) => {
             format!("`{name}` is there, but not in force yet; `kubectl globalps status` shows why")
         }
-        // It may not be readable.
+        // The user may lack the permission to read it.
         _ => "no pull secret is in force; `kubectl globalps status` shows why".to_owned(),
     };
     format!("nothing is synced to the nodes: {why}")
 }
 
-/// The node's `NodePullSecret`; an empty one if it has none, or globalps is not installed.
+/// The node's `NodePullSecret`; an empty one if the node has none, or globalps is not installed.
 pub(super) async fn node_secret(
     cluster: &Cluster<'_>,
     shared: &Shared,
@@ -241,7 +241,7 @@ fn of_account(namespace: &str, service_account: String) -> Puller {
     })
 }
 
-/// What the credential provider has; `None`: the revision is delivered by the credentials file.
+/// The credential provider's content; `None` if the revision is delivered by the credentials file.
 fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>> {
     let annotations = global.metadata.annotations.as_ref();
     let Some(delivery) = annotations.and_then(|all| all.get(names::DELIVERY_ANNOTATION)) else {
@@ -254,7 +254,7 @@ fn provided_content(global: &Secret, bytes: &[u8]) -> Result<Option<Content>> {
     content_of(global, bytes, delivery).map(Some)
 }
 
-/// Which nodes have the credential provider: the pod's own, or as many as there are.
+/// Adds the content of the node: of the pod's node or, without a pod, how many nodes have the provider and how many the file.
 async fn of_provider(
     cluster: &Cluster<'_>,
     mut content: Content,
@@ -301,7 +301,7 @@ async fn of_provider(
     Ok(())
 }
 
-/// Sources with a scope that would have a credential for the image if a node could get them.
+/// Sources with a scope that have a credential for the image, which no node gets.
 fn not_delivered(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
     let status = gps.and_then(|gps| gps.status.as_ref());
     let sources = status.iter().flat_map(|status| &status.sources);
@@ -351,7 +351,7 @@ fn words_of_kubelet(pod: &Pod, image: &str) -> Option<String> {
     ))
 }
 
-/// Whether the pod's node has something else than what is shown.
+/// Whether the pod's node has other credentials than those shown.
 fn node_lags(
     gps: Option<&GlobalPullSecret>,
     node: &str,

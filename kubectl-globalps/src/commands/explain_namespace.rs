@@ -1,4 +1,4 @@
-//! `explain` where namespaces get pull secrets: which of a pod's credentials come from the Secret of its namespace.
+//! `explain`, if namespaces get pull secrets: which of a pod's credentials come from the Secret of its namespace.
 
 use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
 use globalps_core::names;
@@ -18,27 +18,27 @@ use crate::secret::pull::{Asked, Keyring, OfNamespace, Puller};
 use crate::secret::tried::Origin;
 use crate::view::owner::kept;
 
-/// Delivery into a namespace.
+/// Delivery to a namespace.
 pub(super) struct Delivered {
     settings: ImagePullSecrets,
     attach: Attach,
     namespace: String,
     selected: Selected,
-    /// Its Secret, as the cluster has it.
+    /// The state of the Secret in the cluster.
     secret: Found,
 }
 
-/// The Secret of that name in the namespace.
+/// The Secret of this name in the namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
-    /// Of globalps; or hidden from this user, and its expected content is shown.
+    /// The Secret belongs to globalps. If it is hidden from this user, its expected content is shown.
     Ours,
     Absent,
     Foreign,
 }
 
 impl Delivered {
-    /// `None`: namespaces get no Secrets.
+    /// `None` if namespaces get no Secrets.
     pub(super) async fn observe(
         cluster: &Cluster<'_>,
         gps: Option<&GlobalPullSecret>,
@@ -59,7 +59,7 @@ impl Delivered {
             cluster.call("get the Namespace", namespaces.get_metadata_opt(namespace)),
             cluster.call(&doing, secrets.get_metadata_opt(name)),
         );
-        // Where its labels are hidden, its name decides.
+        // If the labels are hidden, the namespace's name decides.
         let seen = allowed(seen)?.flatten();
         let seen = seen.as_ref().map(NamespaceSeen::of).unwrap_or_default();
         let secret = match allowed(secret)? {
@@ -85,17 +85,17 @@ impl Delivered {
         format!("{}/{}", self.namespace, self.settings.secret_name)
     }
 
-    /// Whether the Secret has what globalps delivers, so that nobody has to read it.
+    /// Whether the Secret has the content that globalps delivers, so that it need not be read.
     pub(super) fn has_content(&self) -> bool {
         self.selected == Selected::Yes && self.secret == Found::Ours
     }
 
-    /// Whether a pod that is created now gets the reference without its service account.
+    /// Whether new pods get the reference from the admission policy, not from their service account.
     pub(super) fn is_added_to_new_pods(&self) -> bool {
         self.selected == Selected::Yes && self.attach == Attach::Admission
     }
 
-    /// What the Secret has, a part for each source. The kubelet makes one list of all of them.
+    /// The content of the Secret, one part per source. The kubelet merges them into one list.
     pub(super) fn keyrings(&self, content: &Content) -> Vec<Keyring> {
         keyrings(content, &self.namespace, &self.title())
     }
@@ -117,8 +117,8 @@ impl Delivered {
         }
     }
 
-    /// Why the pod has no credentials of its namespace's Secret, and what to do; `None`: it has them. `pod`: its name; `None`:
-    /// it is still to be made.
+    /// Why the pod has no credentials of its namespace's Secret, and the hint; `None` if it has them. `pod`: `None` if
+    /// it doesn't exist yet.
     pub(super) fn note(
         &self,
         puller: &Puller,
@@ -187,19 +187,19 @@ impl Delivered {
     }
 }
 
-/// The Secrets that a pod, or its service account, refers to.
+/// The Secrets to which a pod, or its service account, refers.
 pub(super) struct OfPod<'a> {
     pub namespace: &'a str,
     pub references: Vec<LocalObjectReference>,
-    /// `None`: the pod is still to be made.
+    /// `None` if the pod doesn't exist yet.
     pub existing: Option<Existing<'a>>,
 }
 
-/// A pod that was made.
+/// A pod that exists.
 #[derive(Clone, Copy)]
 pub(super) struct Existing<'a> {
     pub name: &'a str,
-    /// A controller makes a new one if it is deleted.
+    /// A controller recreates it if it is deleted.
     pub is_recreated: bool,
 }
 
@@ -213,7 +213,7 @@ impl<'a> Existing<'a> {
 }
 
 impl OfPod<'_> {
-    /// In their order. Of the Secret that globalps keeps in the namespace, each credential is shown with its source.
+    /// In the order of the references. Each credential in the Secret of globalps is shown with its source.
     pub(super) async fn keyrings(
         self,
         cluster: &Cluster<'_>,
@@ -259,7 +259,7 @@ impl OfPod<'_> {
     }
 }
 
-/// As the controller reports it, or as the spec says.
+/// According to the controller's report or, without one, to the spec.
 fn attach_of(gps: &GlobalPullSecret) -> Attach {
     let status = gps.status.as_ref();
     let reported = status.and_then(|status| status.image_pull_secrets.as_ref());

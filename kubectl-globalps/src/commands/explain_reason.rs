@@ -1,4 +1,4 @@
-//! `check --explain`: the section of the guide about a reason, without a network.
+//! `check --explain`: prints the guide's section about a reason, without a network.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use globalps_core::reasons::{Row, TABLES};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 
-/// The page that this release was built with.
+/// The page as of this build.
 const GUIDE: &str = include_str!("../../../docs/troubleshooting.md");
 
 pub(super) fn run(reason: &str, printer: &Printer) -> Result<Exit> {
@@ -22,13 +22,12 @@ pub(super) fn run(reason: &str, printer: &Printer) -> Result<Exit> {
         ));
     }
     let text = found.join("\n\n");
-    // Comments say what of the page is generated or tested.
+    // Comments mark generated or tested parts of the page.
     let lines = text.lines().filter(|line| !line.starts_with("<!-- "));
     printer.data(&lines.collect::<Vec<_>>().join("\n"));
     Ok(Exit::Done)
 }
 
-/// Each section with its heading.
 fn all(guide: &str) -> impl Iterator<Item = &str> {
     guide.split("\n## ").skip(1)
 }
@@ -44,13 +43,13 @@ fn titles(guide: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The section of this name, or those of the catalogue, or those that mention the reason.
+/// The section with this title, or those that the catalogue refers to, or those that mention the reason.
 fn sections<'a>(guide: &'a str, reason: &str) -> Vec<&'a str> {
     let plain = |text: &str| {
         let letters = text.chars().filter(char::is_ascii_alphanumeric);
         letters.collect::<String>().to_lowercase()
     };
-    // Alerts have the name of the project before the reason.
+    // An alert's name is the project's name followed by the reason.
     let of_alert = reason.strip_prefix("Globalps").unwrap_or(reason);
     let of_node = format!("node{}", plain(of_alert));
     let wanted = [plain(reason), plain(of_alert), of_node];

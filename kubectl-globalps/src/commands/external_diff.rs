@@ -1,4 +1,4 @@
-//! A difference as JSON, as text, or in the program that `$KUBECTL_EXTERNAL_DIFF` names.
+//! A difference as JSON, as text, or in the program of `$KUBECTL_EXTERNAL_DIFF`.
 
 use std::process::Command;
 
@@ -11,15 +11,14 @@ use crate::terminal::{Printer, plain};
 
 /// A difference as text, without credentials.
 pub(super) struct Text<'a, F: Fn() -> (String, String)> {
-    /// Those that differ.
+    /// The differing lines.
     pub lines: &'a str,
-    /// A name for the files to compare.
+    /// The file name for the program.
     pub file: &'a str,
-    /// Both in full.
+    /// Both sides in full.
     pub sides: F,
 }
 
-/// Prints it.
 pub(super) fn show(
     printer: &Printer,
     format: &Form,
@@ -39,7 +38,7 @@ pub(super) fn show(
     }
 }
 
-/// Shows files in the program, if one is named: their names and both sides. `false`: none is named.
+/// Shows the files in the program, if one is set. Each has a name and two sides. Returns `false` if none is set.
 pub(super) fn show_files(files: &[(String, String, String)]) -> Result<bool> {
     let Some(words) = external() else {
         return Ok(false);
@@ -48,14 +47,14 @@ pub(super) fn show_files(files: &[(String, String, String)]) -> Result<bool> {
     Ok(true)
 }
 
-/// The program that `$KUBECTL_EXTERNAL_DIFF` names, with its arguments.
+/// The program of `$KUBECTL_EXTERNAL_DIFF`, with its arguments.
 fn external() -> Option<Vec<String>> {
     let words = std::env::var("KUBECTL_EXTERNAL_DIFF").ok()?;
     let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
     (!words.is_empty()).then_some(words)
 }
 
-/// Hands two directories to the program, as kubectl does, with the files in each.
+/// Passes two directories with the files to the program, like kubectl.
 fn compare(words: &[String], files: &[(String, String, String)]) -> Result<()> {
     const HINT: &str = "`$KUBECTL_EXTERNAL_DIFF` names it; unset it for the difference as text";
     let failed = |error: std::io::Error| {
@@ -85,7 +84,7 @@ fn compare(words: &[String], files: &[(String, String, String)]) -> Result<()> {
         .args([live.path(), merged.path()])
         .status()
         .map_err(|error| Failure::new(format!("`{program}` could not be run: {error}"), HINT))?;
-    // As diff: 1 says that there are differences, more that it failed.
+    // Like diff: status 1 means differences, a higher one failure.
     match status.code() {
         Some(0 | 1) => Ok(()),
         _ => Err(Failure::new(format!("`{program}` failed ({status})"), HINT)),

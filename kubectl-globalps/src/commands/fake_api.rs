@@ -1,4 +1,4 @@
-//! Command lines of the plugin against a fake API server.
+//! Runs command lines of the plugin against a fake API server.
 
 use std::ffi::OsString;
 
@@ -17,7 +17,7 @@ pub(crate) trait CommandLine {
         self.printed(line).0
     }
 
-    /// As [`Self::run`], with stdout and stderr.
+    /// Like [`Self::run`], and returns stdout and stderr.
     fn printed(&self, line: &str) -> (Result<Exit, Failure>, [String; 2]);
 }
 

@@ -1,4 +1,4 @@
-//! A registry on a local port that stores nothing and takes every push, and archives to push to it.
+//! A registry on a local port that accepts every push and stores nothing, and archives to push to it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ pub(super) fn registry() -> String {
     address.to_string()
 }
 
-/// One request. What is none, such as TLS, gets an answer in plain text.
+/// Handles one request. Answers anything that isn't HTTP, such as TLS, in plain text.
 fn answer(mut stream: TcpStream) -> Option<()> {
     let mut reader = BufReader::new(stream.try_clone().ok()?);
     let mut head = Vec::new();
@@ -49,7 +49,7 @@ fn answer(mut stream: TcpStream) -> Option<()> {
     stream.write_all(response.as_bytes()).ok()
 }
 
-/// Writes an archive of each image.
+/// Writes an archive for each image.
 pub(super) fn archives(directory: &Path) {
     for (name, digit) in [("globalps-controller", "a"), ("globalps-syncer", "b")] {
         let digest = format!("sha256:{}", digit.repeat(64));

@@ -19,8 +19,9 @@ use crate::secret::history::revision_of;
 
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Asks to forget everything before `content`, which the Secret has now. It needs no agreement with the controller on revisions:
-/// either the newest one has this content already, or a later one will. Returns the last revision to forget; `None`: there is none.
+/// Requests to forget everything before `content`, the Secret's present content. Doesn't need to know the controller's
+/// revision: either the newest one has this content already, or a later one will. Returns the last revision to forget;
+/// `None` if there is none.
 pub(super) async fn forget_before(
     cluster: &Cluster<'_>,
     secret: &str,
@@ -49,7 +50,7 @@ pub(super) async fn forget_before(
     Ok(Some(up_to))
 }
 
-/// Withdraws a request to forget this revision, which the Secret goes back to.
+/// Withdraws the request to forget this revision, because the Secret goes back to it.
 pub(super) async fn withdraw(cluster: &Cluster<'_>, revision: i64) -> Result<()> {
     let Some(gps) = pull_secret::configuration(cluster).await? else {
         return Ok(());
@@ -76,8 +77,8 @@ async fn annotate(cluster: &Cluster<'_>, up_to: Option<i64>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the controller reports that it has forgotten this revision, except on unreachable nodes. What it reports of an earlier
-/// request is no answer.
+/// Waits until the controller reports that it has forgotten this revision, except on unreachable nodes. Ignores reports
+/// of an earlier request.
 pub(super) async fn until_forgotten(
     cluster: &Cluster<'_>,
     up_to: i64,
@@ -108,13 +109,13 @@ pub(super) async fn until_forgotten(
     }
 }
 
-/// What the controller reports of this request. `Err`: why the revision is not forgotten yet.
+/// The controller's report on this request. `Err`: why the revision is not forgotten yet.
 fn answer(status: &GlobalPullSecretStatus, up_to: i64) -> Result<&str, &str> {
     let mut conditions = status.conditions.iter();
     let found = conditions.find(|it| it.type_ == condition::OLD_FORGOTTEN);
     match found {
         Some(found) if found.status != "True" => Err(&found.message),
-        // Until the controller has seen the request, this is about an earlier one.
+        // Until the controller has seen the request, the condition is about an earlier one.
         Some(found) if status.forgotten_revision >= up_to => Ok(&found.message),
         _ => Err("the controller has not reported it"),
     }

@@ -51,7 +51,8 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
 
 const HINT: &str = "see `kubectl globalps history`; `spec.historyLimit` of GlobalPullSecret `global-pull-secret` sets how many are kept";
 
-/// Why a revision is not kept; `None`: none that differs is. `forgotten`: content up to this revision was forgotten on request.
+/// The hint for a revision that is not kept; `None`: no revision that differs is kept. `forgotten`: content up to this
+/// revision was forgotten on request.
 pub(super) fn hint(number: Option<i64>, forgotten: i64) -> String {
     if forgotten > 0 && number.is_none_or(|number| number <= forgotten) {
         return format!(
@@ -67,14 +68,14 @@ fn not_kept(number: i64, forgotten: i64) -> Failure {
 }
 
 pub(super) struct Observed {
-    /// What was rolled out, the newest first.
+    /// Newest first.
     pub revisions: Vec<Revision>,
     pub in_force: InForce,
     /// See [`was_additional_rolled_out`].
     pub was_additional_rolled_out: bool,
-    /// Of the newest revision, while not every node has it.
+    /// Progress of the newest revision while not every node has it.
     progress: Option<Progress>,
-    /// Content up to this revision was forgotten on request; 0: none.
+    /// Content up to this revision was forgotten on request; 0 if none was.
     pub forgotten: i64,
 }
 

@@ -23,23 +23,23 @@ const SYNCER: &str = "globalps-syncer";
 const HUB: &str = "globalps-hub";
 /// Pauses before further attempts.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
-/// An upload takes longer than a check.
+/// The timeout of an upload, as a multiple of a check's timeout.
 const SLOWER: u32 = 30;
 
 /// `images push -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
-struct Report {
-    images: Vec<Row>,
-    /// The command that installs controller and syncer.
+struct PushReport {
+    images: Vec<PushedImage>,
+    /// The command that installs the controller and the syncer.
     install: String,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct PushedImage {
     name: String,
-    /// With its digest.
+    /// The reference with the digest.
     image: String,
-    /// With its tag.
+    /// The reference with the tag.
     tag: String,
 }
 
@@ -69,7 +69,7 @@ async fn push(args: &Push, printer: &Printer) -> Result<Exit> {
             "{image}: {sent} of {} blobs sent",
             archive.blobs.len()
         ));
-        images.push(Row {
+        images.push(PushedImage {
             name: archive.name.clone(),
             image,
             tag: format!("{repository}:{tag}"),
@@ -79,7 +79,7 @@ async fn push(args: &Push, printer: &Printer) -> Result<Exit> {
         printer.hint("if nodes need a password for these images, install with `--pull-secret NAME`: the name of a pull secret in the namespaces `globalps-system` and `kube-system`");
     }
     let install = install(&images);
-    let report = Report { images, install };
+    let report = PushReport { images, install };
     let names = report.images.iter().map(|image| image.image.clone());
     printer.print(&args.output, ("the images", &report), names, || {
         printer.data(&report.install);
@@ -98,7 +98,7 @@ fn explained(error: &RegistryError, registry: &str, credential: Option<&Credenti
     }
 }
 
-fn install(images: &[Row]) -> String {
+fn install(images: &[PushedImage]) -> String {
     let image = |name: &str| {
         let mut images = images.iter();
         let found = images.find(|image| image.name == name);
@@ -111,7 +111,7 @@ fn install(images: &[Row]) -> String {
     )
 }
 
-/// Controller and syncer, and the hub if it is there.
+/// Reads the archives of the controller and the syncer, and of the hub if present.
 fn archives(directory: &std::path::Path) -> Result<Vec<ImageArchive>> {
     let mut archives = Vec::new();
     for name in [CONTROLLER, SYNCER, HUB] {
@@ -131,7 +131,7 @@ fn archives(directory: &std::path::Path) -> Result<Vec<ImageArchive>> {
     Ok(archives)
 }
 
-/// Returns how many blobs were sent. After an error that may pass, it begins again: what arrived is not sent twice.
+/// Returns the number of blobs sent. Retries after a temporary error; blobs that arrived are not sent again.
 async fn push_one(
     checker: &Checker,
     archive: &ImageArchive,
@@ -164,7 +164,7 @@ async fn push_once(
         let pushed = repository.push_blob(digest, content).await?;
         *sent += usize::from(pushed == Pushed::Sent);
     }
-    // The tag last: it never names an image that is not complete.
+    // The tag comes last, so that it never refers to an incomplete image.
     let by_digest = archive.manifests.iter().map(|it| (it, it.digest.as_str()));
     let by_tag = archive.manifests.last().map(|it| (it, tag));
     for (manifest, reference) in by_digest.chain(by_tag) {
@@ -176,7 +176,7 @@ async fn push_once(
     Ok(())
 }
 
-/// `None`: nobody named one, and no file has one.
+/// `None` if the user named no credentials, and no file has any.
 async fn credential(args: &Push, registry: &str, printer: &Printer) -> Result<Option<Credential>> {
     if args.username.is_some() {
         let from = Credentials {
@@ -190,7 +190,7 @@ async fn credential(args: &Push, registry: &str, printer: &Printer) -> Result<Op
         return Ok(None);
     };
     let file = logins::auth_files(&[file])?.remove(0);
-    // As container tools do: the entry for the longest path.
+    // Like container tools, prefers the entry for the longest path.
     let mut name = registry;
     loop {
         if let Some(credential) = logins::look_up(&file, name).await? {
@@ -219,7 +219,7 @@ mod tests {
 
     use super::*;
 
-    /// `add` would put what it asks for on every node.
+    /// `add` would put the push credentials on every node.
     #[test]
     fn a_refused_push_advises_another_push() {
         let refused = RegistryError::Refused {

@@ -1,11 +1,11 @@
-//! `install`: the manifests, applied after a preview, or printed.
+//! `install`: applies the manifests after a preview, or prints them.
 
 use globalps_core::api::{
     Attach, DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, HostedControlPlaneRef,
     KubeconfigRef, SecretRef, SourceRef,
 };
 use globalps_core::names;
-use globalps_manifests::{Allowed, Install as Manifests};
+use globalps_manifests::{Allowed, Manifests};
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::Resource as _;
 use serde_json::Value;
@@ -28,7 +28,7 @@ use crate::view::status::is_removal_held;
 
 pub(super) async fn run(args: &Install, flags: &Connection, printer: &Printer) -> Result<Exit> {
     if args.restore_configuration {
-        // Boxed: every command would carry its large future.
+        // Boxed, because every command would carry its large future.
         return Box::pin(restore_configuration::run(flags, printer)).await;
     }
     let mut manifests = asked(args, flags);
@@ -66,7 +66,7 @@ pub(super) async fn run(args: &Install, flags: &Connection, printer: &Printer) -
     }
     put_all(&cluster, objects, names::CONTROLLER, args.applying.timeout).await?;
     printer.note(match pull_secret::additional(&cluster).await {
-        // It may not be readable, or other sources may exist.
+        // The Secret may not be readable, or other sources may exist.
         Ok(None) if manifests.sources.is_empty() => {
             "globalps is installed; add a registry with `kubectl globalps add REGISTRY -u USER --password-stdin`"
         }
@@ -75,7 +75,7 @@ pub(super) async fn run(args: &Install, flags: &Connection, printer: &Printer) -
     Ok(Exit::Done)
 }
 
-/// The manifests, with the settings of a file in place of the flags'.
+/// The manifests, with the settings of a file in place of the flags.
 fn with_settings(manifests: &Manifests, settings: Option<&Settings>) -> Vec<Value> {
     let mut objects = manifests.objects();
     if let Some(settings) = settings {
@@ -86,7 +86,7 @@ fn with_settings(manifests: &Manifests, settings: Option<&Settings>) -> Vec<Valu
     objects
 }
 
-/// What the flags say.
+/// The manifests that the flags describe.
 fn asked(args: &Install, flags: &Connection) -> Manifests {
     let units: Vec<_> = args.allow_unit.iter().map(|it| it.0.clone()).collect();
     let files = args.allow_config_file.iter().map(|it| it.0.clone());
@@ -119,7 +119,7 @@ fn asked(args: &Install, flags: &Connection) -> Manifests {
     }
 }
 
-/// Whether a flag asks for something of the `GlobalPullSecret`.
+/// Whether a flag changes the `GlobalPullSecret`.
 fn asks(args: &Install) -> bool {
     args.original.is_some()
         || args.hosted_control_plane.is_some()
@@ -179,7 +179,7 @@ async fn complete(
         None => (namespace_access::asked(args), config.as_ref()),
     };
     manifests.image_pull_secrets = namespace_access::chosen(delivers, known, cluster).await?;
-    // A new release alone changes nothing of what is held.
+    // An upgrade alone changes nothing that is held.
     let is_asked = !args.operators.is_empty() || args.deliver_to_namespaces.is_some();
     if is_asked || args.delivery.is_some() || !manifests.sources.is_empty() {
         let is_held = config.as_ref().is_some_and(is_removal_held);
@@ -217,7 +217,7 @@ async fn complete(
     Ok(configures)
 }
 
-/// `why`: nothing else says which.
+/// `why`: the reason why the images can't be taken from the installation.
 fn missing_images(manifests: &Manifests, why: &str) -> Failure {
     let images = [
         (
@@ -241,7 +241,8 @@ fn missing_images(manifests: &Manifests, why: &str) -> Failure {
     )
 }
 
-/// Whether the allow-lists permit this configuration. An older one may name any value, and the policy would reject new syncers.
+/// Whether the allow-lists permit this configuration. A configuration of an older release may contain any value, and
+/// the policy would then reject new syncers.
 fn allows(allowed: &Allowed, config: &GlobalPullSecretSpec) -> Result<()> {
     for (field, value, values, flag) in [
         (
@@ -284,10 +285,11 @@ fn named(name: &str) -> SourceRef {
     }
 }
 
-/// Server-side apply takes back what the last one named and this one does not.
+/// Adds the fields of the installed configuration, because server-side apply removes fields that an earlier apply set
+/// and this one omits.
 fn extend(manifests: &mut Manifests, spec: GlobalPullSecretSpec) {
     let asked = std::mem::take(&mut manifests.sources);
-    // The known ones first: they may have a scope.
+    // Known sources come first, because they may have a scope.
     for source in spec.sources.into_iter().chain(asked) {
         if !manifests.sources.iter().any(|s| s.name == source.name) {
             manifests.sources.push(source);
@@ -300,7 +302,7 @@ fn extend(manifests: &mut Manifests, spec: GlobalPullSecretSpec) {
             manifests.original = known;
             manifests.hosted_control_plane = spec.original.hosted_control_plane;
         }
-        // No flag names a key.
+        // No flag sets the key, so the installed one stays.
         (Some(asked), Some(known)) if is_same(asked, &known) => *asked = known,
         _ => {}
     }
@@ -310,7 +312,7 @@ fn is_same(one: &SecretRef, other: &SecretRef) -> bool {
     (&one.namespace, &one.name) == (&other.namespace, &other.name)
 }
 
-/// Images of the controller and of the syncer that it deploys.
+/// The images of the controller and of the syncer that it deploys.
 fn images(deployment: &Deployment) -> Option<(String, String)> {
     let pod = deployment.spec.as_ref()?.template.spec.as_ref()?;
     let container = pod.containers.first()?;

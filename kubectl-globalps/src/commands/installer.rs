@@ -1,5 +1,5 @@
-//! The program that keeps this installation as it wants it, such as Helm. What the plugin changed or deleted of it would be undone, or be
-//! missing in that program's records.
+//! The program that manages this installation, such as Helm. It would undo the plugin's changes, and its records would
+//! not match deleted objects.
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -10,14 +10,14 @@ use crate::error::{Failure, Result};
 use crate::secret::additional::foreign_owner;
 
 pub(super) struct Installer {
-    /// `Helm`, or as in the object's own record.
+    /// `Helm`, or the name in the object's field managers.
     name: String,
-    /// Of Helm: name and namespace.
+    /// Name and namespace of the Helm release.
     release: Option<(String, String)>,
 }
 
 impl Installer {
-    /// `None`: the plugin installed it, or a user with kubectl.
+    /// `None` if the plugin installed it, or a user with kubectl.
     pub(super) fn of(deployment: Option<&Deployment>) -> Option<Self> {
         let deployment = deployment?;
         let annotation = |name: &str| deployment.annotations().get(name).cloned();
@@ -25,7 +25,7 @@ impl Installer {
             .zip(annotation("meta.helm.sh/release-namespace"));
         let writes_pods = |fields: &Value| fields["f:spec"].get("f:template").is_some();
         let owner = foreign_owner(&deployment.metadata, writes_pods)?;
-        // As its label says it. Flux has a release too, and its own manager.
+        // Flux sets the label of a Helm release too, but has a field manager of its own.
         let name = if owner == "helm" {
             "Helm".to_owned()
         } else {
@@ -34,7 +34,7 @@ impl Installer {
         Some(Self { name, release })
     }
 
-    /// Refuses to install over what another program installed; with `force` it may be.
+    /// Refuses to install over another program's installation, unless `force` is set.
     pub(super) fn may_install(deployment: Option<&Deployment>, force: bool) -> Result<()> {
         match Self::of(deployment) {
             Some(installer) if !force => Err(installer.refusal()),
@@ -58,7 +58,7 @@ impl Installer {
         )
     }
 
-    /// What `uninstall` says of the objects that it leaves.
+    /// The message of `uninstall` about the objects that it leaves.
     pub(super) fn removal(&self) -> String {
         let how = match &self.release {
             Some((name, namespace)) if self.is_helm() => {

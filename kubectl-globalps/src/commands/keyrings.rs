@@ -1,4 +1,4 @@
-//! The Secrets that a pod names, as the kubelet reads them.
+//! Reads the Secrets of a pod like the kubelet.
 
 use globalps_core::api::{ConflictStatus, GlobalPullSecret};
 use globalps_core::names;
@@ -14,11 +14,11 @@ use crate::secret::additional::{data_of, may_change};
 use crate::secret::pull::{Asked, Keyring};
 use crate::secret::tried::Origin;
 
-/// Registries at the top level, without `auths`. `OpenShift` creates such Secrets for service accounts.
+/// Type of Secrets with registries at the top level, without `auths`. `OpenShift` creates such Secrets for service accounts.
 const OLD_TYPE: &str = "kubernetes.io/dockercfg";
 const OLD_KEY: &str = ".dockercfg";
 
-/// The Secrets that a pod names. The kubelet ignores missing ones.
+/// The Secrets to which a pod refers. The kubelet ignores missing ones.
 pub(super) async fn secrets(
     cluster: &Cluster<'_>,
     namespace: &str,
@@ -59,7 +59,7 @@ pub(super) async fn secrets(
     Ok(())
 }
 
-/// What the kubelet reads of the Secret, which depends on its type; else why it ignores it.
+/// The bytes that the kubelet reads, which depend on the Secret's type; `Err`: why it ignores the Secret.
 fn credentials(secret: &Secret) -> Result<Vec<u8>, String> {
     let type_ = secret.type_.as_deref().unwrap_or_default();
     let (key, is_old_form) = match type_ {
@@ -74,7 +74,7 @@ fn credentials(secret: &Secret) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Who would have to change its credentials: the controller reverts changes of the Secrets that it keeps in namespaces.
+/// Who has to change the Secret's credentials: the controller reverts changes of its Secrets in namespaces.
 fn origin(secret: Option<&Secret>) -> Origin {
     if let Some(CatalogSecret((namespace, name))) = catalog(secret) {
         return Origin::Catalog(namespace, name);
@@ -86,7 +86,7 @@ fn origin(secret: Option<&Secret>) -> Origin {
     }
 }
 
-/// Why an edit would not change it; `None`: it would.
+/// Why an edit would have no effect; `None` if it would have one.
 fn kept(secret: &Secret) -> Option<String> {
     if secret.immutable == Some(true) {
         let how =
@@ -97,7 +97,7 @@ fn kept(secret: &Secret) -> Option<String> {
     Some(format!("{}: change it there", failure.message))
 }
 
-/// The catalog's pull secret whose copy it is.
+/// The catalog's pull secret of which this Secret is a copy.
 fn catalog(secret: Option<&Secret>) -> Option<CatalogSecret> {
     let is_marked = |secret: &&Secret| {
         let label = secret.labels().get(names::OPERATOR_SECRET_LABEL);
@@ -106,7 +106,7 @@ fn catalog(secret: Option<&Secret>) -> Option<CatalogSecret> {
     CatalogSecret::of_copy(&secret.filter(is_marked)?.name_any())
 }
 
-/// Empty: it is no copy.
+/// Empty if the Secret is not a copy.
 fn of_catalog(secret: Option<&Secret>) -> String {
     match catalog(secret) {
         Some(CatalogSecret((namespace, name))) => {
@@ -116,7 +116,7 @@ fn of_catalog(secret: Option<&Secret>) -> String {
     }
 }
 
-/// Pull secrets whose credentials for the image another one shadows.
+/// Pull secrets whose credentials for the image are shadowed by another one's.
 pub(super) fn shadowed(gps: Option<&GlobalPullSecret>, image: &str) -> Vec<String> {
     let status = gps.and_then(|gps| gps.status.as_ref());
     let Some((status, serves)) = status.zip(may_serve(image).ok()) else {

@@ -1,4 +1,4 @@
-//! Secrets and references in namespaces, for `uninstall`: the controller removes them, and the plugin removes what is left.
+//! Secrets and references in namespaces, for `uninstall`: the controller removes them, and the plugin removes what remains.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,13 +19,13 @@ use crate::error::{Failure, Result, allowed};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// What marks the objects of one form of delivery.
+/// The marks on the objects of one form of delivery.
 pub(super) struct Marks<'a> {
-    /// Name of its Secrets, where all have the same: who may list no others can list these.
+    /// Name of its Secrets, if all have the same: a user who may not list other Secrets can list these.
     name: Option<&'a str>,
-    /// `true` on its Secrets.
+    /// Label with value `true` on its Secrets.
     label: &'static str,
-    /// The record on service accounts.
+    /// Annotation on service accounts with the references that the controller added.
     annotation: &'static str,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// Whether its record can have this name.
+    /// Whether the annotation can contain this name.
     fn may_name(&self, name: &str) -> bool {
         match self.name {
             Some(own) => own == name,
@@ -56,7 +56,7 @@ impl<'a> Marks<'a> {
         format!("{}=true", self.label)
     }
 
-    /// What finds the Secrets, and what finds the references.
+    /// The commands that find the Secrets and the references.
     fn commands(&self) -> [String; 2] {
         let name = self
             .name
@@ -76,7 +76,7 @@ impl<'a> Marks<'a> {
     }
 }
 
-/// Name of the Secret that namespaces have, or may have; `None`: they never had one.
+/// Name of the Secret that namespaces have, or may have; `None` if they never had one.
 pub(super) async fn secret_name(cluster: &Cluster<'_>, facts: &Facts) -> Result<Option<String>> {
     if let Some(gps) = facts.gps() {
         let settings = &gps.spec.image_pull_secrets;
@@ -86,7 +86,7 @@ pub(super) async fn secret_name(cluster: &Cluster<'_>, facts: &Facts) -> Result<
         let wanted = settings.enabled.then(|| settings.secret_name.clone());
         return Ok(known.filter(|name| !name.is_empty()).or(wanted));
     }
-    // Without a GlobalPullSecret, the permission tells.
+    // Without a `GlobalPullSecret`, the permission contains the name.
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let name = names::IMAGE_PULL_SECRETS;
     let call = roles.get_opt(name);
@@ -95,7 +95,7 @@ pub(super) async fn secret_name(cluster: &Cluster<'_>, facts: &Facts) -> Result<
     Ok(found.as_ref().and_then(named_by))
 }
 
-/// The Secret that the role's rules name.
+/// The Secret in the role's rules.
 fn named_by(role: &ClusterRole) -> Option<String> {
     let mut rules = role.rules.iter().flatten();
     let of_secrets = rules.find(|rule| {
@@ -105,7 +105,7 @@ fn named_by(role: &ClusterRole) -> Option<String> {
     of_secrets.resource_names.as_ref()?.first().cloned()
 }
 
-/// Waits until the controller reports that nothing is left.
+/// Waits until the controller reports that everything is removed.
 pub(super) async fn until_reported(cluster: &Cluster<'_>, deadline: Instant) -> Result<()> {
     loop {
         let Some(gps) = pull_secret::configuration(cluster).await? else {
@@ -124,7 +124,7 @@ pub(super) async fn until_reported(cluster: &Cluster<'_>, deadline: Instant) -> 
     }
 }
 
-/// What the controller still has to remove, as a sentence; `None`: nothing.
+/// What the controller still has to remove, as a sentence; `None` if nothing.
 fn open(gps: &GlobalPullSecret) -> Option<String> {
     let status = gps.status.as_ref()?;
     let is_fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
@@ -142,7 +142,7 @@ fn open(gps: &GlobalPullSecret) -> Option<String> {
         let first = first.or_else(|| of_condition(condition::NAMESPACES_SYNCED));
         (" of namespaces", first)
     } else if status.operators.is_some() {
-        // None of them counts as failed any more: only the condition tells.
+        // Operators no longer count as failed by then, so only the condition has the reason.
         (" of operators", of_condition(condition::OPERATORS_SYNCED))
     } else if is_fresh {
         return None;
@@ -155,7 +155,7 @@ fn open(gps: &GlobalPullSecret) -> Option<String> {
     ))
 }
 
-/// Removes references and Secrets that no controller removed. One that this user may not see or remove is named.
+/// Removes references and Secrets that the controller left. Names those that this user may not read or remove.
 pub(super) async fn sweep(cluster: &Cluster<'_>, marks: &Marks<'_>) -> Result<()> {
     let references = references(cluster, marks).await;
     let secrets = left_secrets(cluster, marks).await;

@@ -15,7 +15,7 @@ use crate::error::{Exit, Failure, Result, allowed};
 use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::sorted;
 use crate::terminal::printer::Printer;
-use crate::view::listing::{Listing, Snapshot};
+use crate::view::listing::{Listing, RegistrySnapshot};
 use crate::view::status::NO_CONFIGURATION;
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
@@ -26,7 +26,7 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
     }
     let gps = match pull_secret::configuration(&cluster).await? {
         Some(gps) => gps,
-        // The controller creates it with the first pull secret.
+        // The controller creates the configuration with the first pull secret.
         None if is_unused(&cluster).await? => {
             GlobalPullSecret::new(names::GLOBAL_SECRET, GlobalPullSecretSpec::default())
         }
@@ -65,7 +65,7 @@ async fn is_unused(cluster: &Cluster<'_>) -> Result<bool> {
     Ok(Sight::of(additional)? == Sight::Absent && Sight::of(global)? == Sight::Absent)
 }
 
-/// Registries of the pull secrets that are not in force, and 1 for each of these that can't be read.
+/// Number of registries in the pull secrets that are not in force; a Secret that can't be read counts as 1.
 async fn waiting(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<usize> {
     let sources = gps.spec.sources.iter().map(|source| source.name.as_str());
     let mut number = 0;
@@ -80,7 +80,7 @@ async fn waiting(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<usize>
     Ok(number)
 }
 
-/// A note and a hint. `waiting`: registries that could be in force.
+/// A note and a hint. `waiting`: number of registries that could be in force.
 fn nothing_in_force(waiting: usize) -> (String, &'static str) {
     const STATUS: &str = "`kubectl globalps status` shows why";
     const ADD: &str = "`kubectl globalps add REGISTRY -u USER --password-stdin` adds some";
@@ -145,7 +145,7 @@ async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listin
     let nodes: Option<Vec<&NodePullSecret>> = nodes
         .as_ref()
         .map(|nodes| nodes.iter().map(|(_, node)| node).collect());
-    Ok(Listing::of(Snapshot {
+    Ok(Listing::of(RegistrySnapshot {
         gps,
         global: global.as_ref(),
         revisions: &sorted(kept.unwrap_or_default(), global.as_ref()),

@@ -1,4 +1,4 @@
-//! `list --where-old`: the places that still have content that was replaced.
+//! `list --where-old`: the places that still have replaced content.
 
 use globalps_core::api::NodePullSecret;
 use globalps_core::names;
@@ -10,7 +10,7 @@ use crate::cli::List as Args;
 use crate::cluster::namespaces::secrets;
 use crate::cluster::{Cluster, Facts};
 use crate::error::{Exit, Failure, Result, allowed};
-use crate::view::old::{Snapshot, WhereOld};
+use crate::view::old::{WhereOld, WhereOldSnapshot};
 use crate::view::status::Status;
 
 pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
@@ -85,7 +85,7 @@ async fn observe(cluster: &Cluster<'_>) -> Result<WhereOld> {
         .into_iter()
         .filter_map(|row| Some((facts.node_secrets.get(&row.name)?.clone(), row.phase)))
         .collect();
-    Ok(WhereOld::of(Snapshot {
+    Ok(WhereOld::of(WhereOldSnapshot {
         gps: facts.gps(),
         global: global.as_ref(),
         additional: additional.as_ref(),

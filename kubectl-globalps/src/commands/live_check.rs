@@ -1,8 +1,8 @@
-//! Checks credentials with the registries before they are written to a cluster.
+//! Checks credentials with the registries before a command writes them to a cluster.
 
 use futures::{StreamExt as _, stream};
 use globalps_dockerconfig::shown_key;
-use globalps_registry::{Checker, RegistryError, Verdict};
+use globalps_registry::{CheckOutcome, Checker, RegistryError};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
@@ -43,13 +43,13 @@ pub(super) fn trust(flags: &Asking) -> Result<Trust> {
     Ok(Trust::Authorities(certificates))
 }
 
-/// Every registry with its result, in the order of the logins. All checks together can take twelve times the timeout of one.
+/// The result for each registry, in the order of the logins. All checks together may take twelve times the timeout of one.
 pub(super) async fn ask(
     logins: &[Login],
     trust: Trust,
     flags: &Asking,
     printer: &Printer,
-) -> Vec<(String, Result<Verdict, RegistryError>)> {
+) -> Vec<(String, Result<CheckOutcome, RegistryError>)> {
     let check = async |checker: &Checker, login: &Login| {
         let registry = shown_key(&login.registry);
         checker.check(&registry, &login.credential).await
@@ -59,7 +59,7 @@ pub(super) async fn ask(
     registries.zip(answers).collect()
 }
 
-/// The answer to each question, in their order, under the same limit of time.
+/// The answer to each question, in order, with the same overall limit.
 pub(super) async fn ask_each<Q, T>(
     questions: &[Q],
     trust: Trust,
@@ -81,7 +81,7 @@ pub(super) async fn ask_each<Q, T>(
     answers.buffered(AT_ONCE).collect().await
 }
 
-/// Checks every registry; fails, before any change, if one rejects its credentials.
+/// Checks every registry. Fails before any change if a registry rejects its credentials.
 pub(super) async fn live_check(
     logins: &[Login],
     trust: Trust,
@@ -92,7 +92,7 @@ pub(super) async fn live_check(
     let mut failures = Vec::new();
     for (login, (registry, answer)) in logins.iter().zip(answers) {
         match answer {
-            Ok(Verdict::Accepted) => {
+            Ok(CheckOutcome::Accepted) => {
                 printer.note(format_args!("`{registry}` accepts the credentials"));
             }
             Ok(verdict) => printer.warning(verdict.sentence(&registry)),

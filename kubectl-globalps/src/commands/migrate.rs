@@ -18,7 +18,9 @@ use crate::cli::{Connection, DryRun, Migrate, Tool};
 use crate::cluster::namespaces::is_ours;
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
-use crate::secret::migration::{MOST, PATCHER, Step, account, refusal, step, without_reference};
+use crate::secret::migration::{
+    MOST, MigrationStep, PATCHER, account, refusal, step, without_reference,
+};
 use crate::terminal::{Printer, confirm, few, number};
 use crate::view::migration::table;
 
@@ -34,7 +36,7 @@ pub(super) async fn run(args: &Migrate, flags: &Connection, printer: &Printer) -
         printer.note(format!("nothing of {PATCHER} is left"));
         return Ok(Exit::Done);
     }
-    let steps: BTreeMap<String, Step> = found
+    let steps: BTreeMap<String, MigrationStep> = found
         .places
         .iter()
         .map(|(name, place)| {
@@ -48,9 +50,14 @@ pub(super) async fn run(args: &Migrate, flags: &Connection, printer: &Printer) -
     if let Some(refused) = refusal(&found.places, &found.secret_name) {
         return Err(refused);
     }
-    let changes = |step: &Step| step.deletes || !step.accounts.is_empty();
+    let changes = |step: &MigrationStep| step.deletes || !step.accounts.is_empty();
     if running.is_empty() && !steps.values().any(changes) {
-        return Ok(finish(&found, &steps, &Summary::default(), printer));
+        return Ok(finish(
+            &found,
+            &steps,
+            &MigrationSummary::default(),
+            printer,
+        ));
     }
     if args.dry_run == DryRun::Client {
         printer.note("a dry run: nothing was changed");
@@ -69,9 +76,9 @@ pub(super) async fn run(args: &Migrate, flags: &Connection, printer: &Printer) -
             gone(&cluster, deployment, deadline).await?;
         }
     }
-    let mut summary = Summary {
+    let mut summary = MigrationSummary {
         how: args.dry_run,
-        ..Summary::default()
+        ..MigrationSummary::default()
     };
     for (namespace, step) in &steps {
         let migrated = migrate(&cluster, &found, namespace, step, &mut summary).await;
@@ -100,11 +107,11 @@ fn title(deployment: &Deployment) -> String {
     format!("{namespace}/{}", deployment.name_any())
 }
 
-/// The plan: data is the table, and everything else a message.
+/// Prints the plan: the table as data, everything else as messages.
 fn announce(
     found: &Found,
     running: &[&Deployment],
-    steps: &BTreeMap<String, Step>,
+    steps: &BTreeMap<String, MigrationStep>,
     printer: &Printer,
 ) {
     if !found.places.is_empty() {
@@ -142,7 +149,7 @@ fn announce(
     }
 }
 
-/// Scales the tool to 0.
+/// Scales the tool to 0 replicas.
 async fn stop(cluster: &Cluster<'_>, deployment: &Deployment, how: DryRun) -> Result<()> {
     let title = title(deployment);
     let (namespace, name) = (
@@ -193,21 +200,21 @@ async fn gone(cluster: &Cluster<'_>, deployment: &Deployment, deadline: Instant)
 }
 
 #[derive(Debug, Default)]
-struct Summary {
+struct MigrationSummary {
     how: DryRun,
     accounts: usize,
     secrets: usize,
-    /// Messages.
+    /// Error messages.
     failed: Vec<String>,
 }
 
-/// References first, then the Secret; nothing where globalps' Secret went meanwhile.
+/// Removes the references, then the Secret. Does nothing if globalps' Secret has been deleted meanwhile.
 async fn migrate(
     cluster: &Cluster<'_>,
     found: &Found,
     namespace: &str,
-    step: &Step,
-    summary: &mut Summary,
+    step: &MigrationStep,
+    summary: &mut MigrationSummary,
 ) -> Result<()> {
     if step.accounts.is_empty() && !step.deletes {
         return Ok(());
@@ -246,7 +253,7 @@ async fn migrate(
     Ok(())
 }
 
-/// Removes every reference to the patcher's Secret from the service account. `false`: there was none any more.
+/// Removes all references to the patcher's Secret from the service account. Returns `false` if there were none.
 async fn detach(
     cluster: &Cluster<'_>,
     found: &Found,
@@ -277,10 +284,10 @@ async fn detach(
         let patch: Patch<()> = Patch::Json(without_reference(&current, &found.secret_name));
         let doing = format!("remove the reference from {title}");
         match cluster.call(&doing, api.patch(name, &params, &patch)).await {
-            // Still there afterwards.
+            // A dry run leaves the reference, so a further attempt would find it again.
             Ok(_) if how == DryRun::Server => return Ok(true),
             Ok(_) => has_changed = true,
-            // Another client has written it since: the test of the patch fails.
+            // Another client has changed the service account since, so the patch's test fails.
             Err(failure) if (failure.is(422) || failure.is(409)) && attempt < ATTEMPTS => {
                 attempt += 1;
                 pause(attempt).await;
@@ -292,8 +299,8 @@ async fn detach(
 
 fn finish(
     found: &Found,
-    steps: &BTreeMap<String, Step>,
-    summary: &Summary,
+    steps: &BTreeMap<String, MigrationStep>,
+    summary: &MigrationSummary,
     printer: &Printer,
 ) -> Exit {
     printer.note(format!(
@@ -351,9 +358,9 @@ mod tests {
     use super::*;
     use crate::cli::Color;
     use crate::secret::migration::Old;
-    use crate::secret::migration::{Account, Place};
+    use crate::secret::migration::{Account, NamespaceFacts};
 
-    fn found(place: Place) -> Found {
+    fn found(place: NamespaceFacts) -> Found {
         Found {
             secret_name: "image-pull-secret".to_owned(),
             ours: "global-pull-secret".to_owned(),
@@ -367,7 +374,7 @@ mod tests {
     #[test]
     fn the_answer_is_no_while_globalps_can_replace_anything_left() {
         let printer = Printer::new(Color::Never, 0);
-        let place = |is_selected, pods: &[&str]| Place {
+        let place = |is_selected, pods: &[&str]| NamespaceFacts {
             old: Some(Old::default()),
             accounts: vec![Account {
                 name: "default".to_owned(),
@@ -384,12 +391,12 @@ mod tests {
             (place(true, &[]), "a: why", Exit::No),
         ] {
             let steps = [("a".to_owned(), step(&place, Attach::Admission, false))];
-            let summary = Summary {
+            let summary = MigrationSummary {
                 failed: Some(failed.to_owned())
                     .filter(|f| !f.is_empty())
                     .into_iter()
                     .collect(),
-                ..Summary::default()
+                ..MigrationSummary::default()
             };
             let exit = finish(&found(place), &steps.into(), &summary, &printer);
             assert_eq!(exit, expected);

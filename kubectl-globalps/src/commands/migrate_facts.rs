@@ -23,27 +23,27 @@ use crate::cluster::namespaces::{InForce, each, namespaces, secrets};
 use crate::error::{Failure, Result};
 use crate::secret::additional::data_of;
 use crate::secret::migration::{
-    self, MANAGED_BY, Old, PATCHER, Place, account, compare, is_patcher, named_by,
+    self, MANAGED_BY, NamespaceFacts, Old, PATCHER, account, compare, is_patcher, named_by,
 };
 use crate::view::check::Sight;
 
-/// Everything that the migration depends on.
+/// The facts that the migration depends on.
 pub(super) struct Found {
-    /// Of the patcher's Secrets.
+    /// Name of the patcher's Secrets.
     pub secret_name: String,
-    /// Of globalps' Secrets.
+    /// Name of globalps' Secrets.
     pub ours: String,
     pub attach: Attach,
-    /// The patcher's own.
+    /// The patcher's own Deployments.
     pub deployments: Vec<Deployment>,
-    /// Namespaces with something of the patcher.
-    pub places: BTreeMap<String, Place>,
-    /// Namespaces with a Secret of that name that is not the patcher's.
+    /// Namespaces with objects of the patcher.
+    pub places: BTreeMap<String, NamespaceFacts>,
+    /// Namespaces whose Secret of that name is not the patcher's.
     pub foreign: Vec<String>,
 }
 
 /// What globalps delivers.
-struct Delivered {
+struct DeliveredSecrets {
     settings: ImagePullSecrets,
     attach: Attach,
     content: Content,
@@ -105,8 +105,8 @@ async fn deployments(cluster: &Cluster<'_>) -> Result<Vec<Deployment>> {
     Ok(found)
 }
 
-/// Refuses where globalps has nothing in force.
-async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered> {
+/// Refuses to migrate if globalps has nothing in force.
+async fn delivered(cluster: &Cluster<'_>) -> Result<DeliveredSecrets> {
     let gps = pull_secret::installed_configuration(cluster).await?;
     let gps = gps.filter(|gps| gps.spec.image_pull_secrets.enabled);
     let Some(gps) = gps else {
@@ -139,7 +139,7 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered> {
             "add the registries with `kubectl globalps add`, and migrate again",
         ));
     };
-    Ok(Delivered {
+    Ok(DeliveredSecrets {
         content: content_of(global, bytes, Delivery::ConfigFile)?,
         in_force: InForce::of(global),
         settings,
@@ -147,12 +147,12 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<Delivered> {
     })
 }
 
-/// The patcher's Secrets by namespace, compared with what globalps delivers there; and namespaces with another's Secret.
+/// The patcher's Secrets by namespace, compared with globalps' content there, and namespaces with a foreign Secret of that name.
 async fn old_secrets(
     cluster: &Cluster<'_>,
     name: &str,
-    delivered: &Delivered,
-) -> Result<(BTreeMap<String, Place>, Vec<String>)> {
+    delivered: &DeliveredSecrets,
+) -> Result<(BTreeMap<String, NamespaceFacts>, Vec<String>)> {
     let api: Api<Secret> = Api::all(cluster.client.clone());
     let params = ListParams::default().fields(&format!("metadata.name={name}"));
     let doing = format!("list the Secrets `{name}` of every namespace");
@@ -168,7 +168,7 @@ async fn old_secrets(
         let ours = config_of(content, &parts_of(content, &namespace));
         let old = data_of(&secret, names::DATA_KEY).and_then(|bytes| parse(bytes).ok());
         let (missing, different) = compare(&old.unwrap_or_default(), &ours);
-        let place = Place {
+        let place = NamespaceFacts {
             old: Some(Old {
                 metadata: ObjectMeta {
                     resource_version: secret.metadata.resource_version,
@@ -178,7 +178,7 @@ async fn old_secrets(
                 missing,
                 different,
             }),
-            ..Place::default()
+            ..NamespaceFacts::default()
         };
         places.insert(namespace, place);
     })
@@ -186,11 +186,11 @@ async fn old_secrets(
     Ok((places, foreign))
 }
 
-/// Whether globalps has its present content in each of these namespaces.
+/// Records whether globalps has its current content in each of these namespaces.
 async fn judge(
     cluster: &Cluster<'_>,
-    delivered: &Delivered,
-    places: &mut BTreeMap<String, Place>,
+    delivered: &DeliveredSecrets,
+    places: &mut BTreeMap<String, NamespaceFacts>,
 ) -> Result<()> {
     let selection = Selection::new(&delivered.settings)
         .map_err(|why| Failure::no(why, "change it in the GlobalPullSecret"))?;
@@ -198,7 +198,7 @@ async fn judge(
         namespaces(cluster),
         secrets(cluster, &delivered.settings.secret_name),
     )?;
-    // What is in a namespace that goes, goes with it.
+    // A terminating namespace takes its objects with it.
     places.retain(|name, _| seen.get(name).is_some_and(|seen| !seen.is_terminating));
     for (name, place) in places {
         let Some(seen) = seen.get(name) else {
@@ -220,18 +220,18 @@ async fn judge(
     Ok(())
 }
 
-/// Sources with a scope that are in a Secret with this annotation.
+/// Sources with a scope in a Secret with this annotation.
 fn sources_of(content: &str) -> BTreeSet<&str> {
     let sources = parts_of_annotation(content).map(|(source, _)| source);
     sources.filter(|source| !source.is_empty()).collect()
 }
 
-/// Adds running pods that have nothing but the patcher's Secret.
+/// Adds running pods that only refer to the patcher's Secret.
 async fn pods(
     cluster: &Cluster<'_>,
     old: &str,
     ours: &str,
-    places: &mut BTreeMap<String, Place>,
+    places: &mut BTreeMap<String, NamespaceFacts>,
 ) -> Result<()> {
     let api: Api<Pod> = Api::all(cluster.client.clone());
     let running = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");

@@ -1,4 +1,4 @@
-//! One file a command.
+//! One file per command.
 
 mod add;
 mod attempts;
@@ -76,7 +76,6 @@ use crate::terminal::printer::Printer;
 
 use runtime::block_on;
 
-/// Runs the command that was asked for.
 pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit> {
     let flags = &cli.connection;
     block_on(async {

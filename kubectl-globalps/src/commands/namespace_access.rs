@@ -1,4 +1,4 @@
-//! What `install` grants for delivery into namespaces: the name of the Secret, and how pods refer to it.
+//! What `install` grants for delivery to namespaces: the name of the Secret, and how pods refer to it.
 
 use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
 use globalps_manifests::NamespaceAccess;
@@ -9,7 +9,7 @@ use crate::error::{Failure, Result};
 
 const POLICIES: &str = "admissionregistration.k8s.io/v1";
 
-/// Of the flags alone: no cluster is asked.
+/// From the flags alone, without a cluster.
 pub(super) fn printed(args: &Install) -> Option<NamespaceAccess> {
     let SecretName(name) = args.deliver_to_namespaces.as_ref()?;
     Some(NamespaceAccess {
@@ -19,7 +19,7 @@ pub(super) fn printed(args: &Install) -> Option<NamespaceAccess> {
     })
 }
 
-/// What the flags ask for.
+/// The values of the flags.
 pub(super) fn asked(args: &Install) -> (Option<&str>, Option<Attach>) {
     let name = args.deliver_to_namespaces.as_ref();
     (
@@ -28,7 +28,7 @@ pub(super) fn asked(args: &Install) -> (Option<&str>, Option<Attach>) {
     )
 }
 
-/// Of the requested values and, where they leave something open, of what is configured. `None`: namespaces get nothing.
+/// Combines the requested values with the configured ones, which fill in what the flags omit. `None`: namespaces get nothing.
 pub(super) async fn chosen(
     (name, attach): (Option<&str>, Option<Attach>),
     config: Option<&GlobalPullSecret>,
@@ -59,7 +59,7 @@ pub(super) async fn chosen(
     }))
 }
 
-/// Whether the API server serves `MutatingAdmissionPolicy` in v1.
+/// Whether the API server serves `MutatingAdmissionPolicy` v1.
 pub(crate) async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool> {
     let doing = "see whether the API server serves MutatingAdmissionPolicy";
     let call = cluster.client.list_api_group_resources(POLICIES);
@@ -73,16 +73,15 @@ pub(crate) async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool> {
     }
 }
 
-type Choice = (Option<NamespaceAccess>, Option<&'static str>);
+type ChoiceAndNote = (Option<NamespaceAccess>, Option<&'static str>);
 
-/// `name` and `attach`: what the flags ask for. `live`: what is configured, and enabled. Beside the choice, what is to be said
-/// of it.
+/// `name` and `attach`: from the flags. `live`: the configuration, if enabled. Also returns a note for the user.
 fn choose(
     name: Option<&str>,
     attach: Option<Attach>,
     live: Option<&ImagePullSecrets>,
     is_served: bool,
-) -> Result<Choice> {
+) -> Result<ChoiceAndNote> {
     let known = live.map(|live| live.secret_name.as_str());
     let Some(secret_name) = name.or(known) else {
         return Ok((None, None));

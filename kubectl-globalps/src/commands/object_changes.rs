@@ -1,4 +1,4 @@
-//! What applying an object changes in the cluster. Pure.
+//! Computes what applying an object changes in the cluster. Pure.
 
 use std::fmt::Write as _;
 
@@ -15,24 +15,24 @@ const SET_BY_SERVER: [&str; 5] = [
     "creationTimestamp",
     "uid",
 ];
-/// Changed fields that are shown of an object.
+/// Maximum number of changed fields that are shown per object.
 const MOST_FIELDS: usize = 12;
-/// Characters of a value that are shown.
+/// Maximum number of characters that are shown of a value.
 const LONGEST: usize = 80;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Change {
+pub(super) enum ObjectChange {
     Created,
     /// The object before and after.
     Changed(Value, Value),
     Unchanged,
     Deleted,
-    /// It can't be known, and why.
+    /// The change can't be determined, and why.
     Unknown(String),
 }
 
-impl Change {
-    /// `after`: of the object that `live` becomes.
+impl ObjectChange {
+    /// `after`: the object after the apply.
     pub(super) fn between(live: Value, after: Value) -> Self {
         let [live, after] = [live, after].map(|object| plain_numbers(without_server(object)));
         if live == after {
@@ -42,7 +42,7 @@ impl Change {
         }
     }
 
-    /// Whether it changes or ends something that exists, or may do so.
+    /// Whether the change affects an existing object, or may do so.
     pub(super) fn affects_existing(&self) -> bool {
         !matches!(self, Self::Created | Self::Unchanged)
     }
@@ -58,7 +58,7 @@ fn without_server(mut object: Value) -> Value {
     object
 }
 
-/// The live object with the fields of the manifest. A list of another length takes the place of the live one.
+/// The live object, overlaid with the fields of the manifest. A list of another length replaces the live one.
 pub(super) fn overlay(live: &Value, manifest: &Value) -> Value {
     match (live, manifest) {
         (Value::Object(live), Value::Object(manifest)) => {
@@ -95,19 +95,19 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// As text: a line per object that changes, with its fields, and the number of the others. `how`: what stands before and after the
-/// verb of each of these lines.
-pub(super) fn text(changes: &[(String, Change)], how: (&str, &str)) -> String {
+/// A line per changed object with its fields, and the number of unchanged objects. `how`: the words before and after
+/// the verb in each line.
+pub(super) fn text(changes: &[(String, ObjectChange)], how: (&str, &str)) -> String {
     let (would, suffix) = how;
     let mut text = String::new();
     let mut unchanged = 0;
     for (title, change) in changes {
         // Writing to a string can't fail.
         let _ = match change {
-            Change::Created => writeln!(text, "{title} {would}created{suffix}"),
-            Change::Deleted => writeln!(text, "{title} {would}deleted{suffix}"),
-            Change::Unknown(reason) => writeln!(text, "{title} unknown: {reason}"),
-            Change::Changed(before, after) => {
+            ObjectChange::Created => writeln!(text, "{title} {would}created{suffix}"),
+            ObjectChange::Deleted => writeln!(text, "{title} {would}deleted{suffix}"),
+            ObjectChange::Unknown(reason) => writeln!(text, "{title} unknown: {reason}"),
+            ObjectChange::Changed(before, after) => {
                 let mut fields = Vec::new();
                 differences("", before, after, &mut fields);
                 let rest = fields.len().saturating_sub(MOST_FIELDS);
@@ -120,7 +120,7 @@ pub(super) fn text(changes: &[(String, Change)], how: (&str, &str)) -> String {
                 }
                 Ok(())
             }
-            Change::Unchanged => {
+            ObjectChange::Unchanged => {
                 unchanged += 1;
                 Ok(())
             }
@@ -132,7 +132,8 @@ pub(super) fn text(changes: &[(String, Change)], how: (&str, &str)) -> String {
     text
 }
 
-/// Adds a line for each field that differs: `spec.replicas: 1 -> 2`. Elements of lists go by their name, or by their index.
+/// Adds a line for each field that differs: `spec.replicas: 1 -> 2`. List elements are identified by their name or,
+/// without one, by their index.
 fn differences(path: &str, before: &Value, after: &Value, lines: &mut Vec<String>) {
     if before == after {
         return;
@@ -160,7 +161,7 @@ fn differences(path: &str, before: &Value, after: &Value, lines: &mut Vec<String
     }
 }
 
-/// The fields of an object, or the elements of a list by their names; `None`: a scalar.
+/// The fields of an object, or the elements of a list by name; `None` for a scalar.
 fn fields(value: &Value) -> Option<Map<String, Value>> {
     match value {
         Value::Object(fields) => Some(fields.clone()),
@@ -190,11 +191,11 @@ fn shown(value: &Value) -> String {
     line(&short).into_owned()
 }
 
-/// Both sides for a program that compares files: name, before, after.
-pub(super) fn files(changes: &[(String, Change)]) -> Vec<(String, String, String)> {
+/// Both sides for an external diff program: name, before, after.
+pub(super) fn files(changes: &[(String, ObjectChange)]) -> Vec<(String, String, String)> {
     let yaml = |value: &Value| serde_saphyr::to_string(value).unwrap_or_default();
-    let sides = |change: &Change| match change {
-        Change::Changed(before, after) => Some((yaml(before), yaml(after))),
+    let sides = |change: &ObjectChange| match change {
+        ObjectChange::Changed(before, after) => Some((yaml(before), yaml(after))),
         _ => None,
     };
     let files = changes.iter().filter_map(|(title, change)| {
@@ -221,18 +222,18 @@ mod tests {
             "metadata": {"name": "d", "resourceVersion": "2", "generation": 2},
             "spec": {"replicas": 2, "containers": [{"name": "c", "image": "r/c:2", "args": ["a", "b"]}]},
         });
-        let other_spec = Change::between(live.clone(), after);
+        let other_spec = ObjectChange::between(live.clone(), after);
         assert!(other_spec.affects_existing());
         let mut other = live.clone();
         other["status"]["replicas"] = json!(2);
         other["metadata"]["resourceVersion"] = json!("3");
-        let other_status = Change::between(live, other);
-        assert_eq!(other_status, Change::Unchanged);
+        let other_status = ObjectChange::between(live, other);
+        assert_eq!(other_status, ObjectChange::Unchanged);
         let changes = [
             ("deployment.apps/d (namespace n)".to_owned(), other_spec),
-            ("role/r".to_owned(), Change::Created),
+            ("role/r".to_owned(), ObjectChange::Created),
             ("role/s".to_owned(), other_status),
-            ("role/t".to_owned(), Change::Unknown("no".to_owned())),
+            ("role/t".to_owned(), ObjectChange::Unknown("no".to_owned())),
         ];
         let expected = "\
 deployment.apps/d (namespace n) changed
@@ -263,8 +264,11 @@ role/t unknown: no
     fn a_number_is_the_same_however_it_is_written() {
         let live = json!({"a": 10, "b": [0, 1], "c": 1.5, "d": 9_007_199_254_740_991_i64});
         let after = json!({"a": 10.0, "b": [0.0, 1.0], "c": 1.5, "d": 9_007_199_254_740_991.0});
-        assert_eq!(Change::between(live.clone(), after), Change::Unchanged);
-        let other = Change::between(live, json!({"a": 11.0, "b": [0, 1], "c": 1.5}));
+        assert_eq!(
+            ObjectChange::between(live.clone(), after),
+            ObjectChange::Unchanged
+        );
+        let other = ObjectChange::between(live, json!({"a": 11.0, "b": [0, 1], "c": 1.5}));
         let text = text(&[("x/y".to_owned(), other)], ("", ""));
         assert!(text.contains("    a: 10 -> 11\n"), "{text}");
     }
@@ -275,7 +279,10 @@ role/t unknown: no
             let fields = (0..20).map(|at| (format!("f{at:02}"), json!(number)));
             Value::Object(fields.collect())
         };
-        let changes = [("a/b".to_owned(), Change::between(object(1), object(2)))];
+        let changes = [(
+            "a/b".to_owned(),
+            ObjectChange::between(object(1), object(2)),
+        )];
         let text = text(&changes, ("", ""));
         assert!(
             text.ends_with("    f11: 1 -> 2\n    and 8 more fields\n"),

@@ -1,4 +1,4 @@
-//! The objects of an installation: applied one after the other, as `kubectl apply --server-side` does.
+//! The objects of an installation, applied one after the other, like `kubectl apply --server-side`.
 
 use std::convert::Infallible;
 use std::fmt::Debug;
@@ -19,14 +19,14 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::cli::Span;
-use crate::cluster::{Cluster, start};
+use crate::cluster::{Cluster, params, start};
 use crate::error::{Failure, Result};
 
-/// Between two looks at pods that do not run yet.
+/// Interval of checks whether pods run.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
 
-/// Applies the objects, the custom resources first, and waits until this Deployment runs them. The preview has named those that
-/// change.
+/// Applies the objects, custom resource definitions first, and waits until this Deployment runs. The preview has listed
+/// the changes already.
 pub(super) async fn put_all(
     cluster: &Cluster<'_>,
     objects: Vec<Value>,
@@ -35,7 +35,7 @@ pub(super) async fn put_all(
 ) -> Result<()> {
     let deadline = Instant::now() + timeout.0;
     let late = |what: &str, hint: &str| Failure::no(format!("{what} within {timeout}"), hint);
-    // What comes after them may be of their kinds.
+    // Later objects may be instances of the definitions.
     let (crds, others): (Vec<Object>, Vec<Object>) = objects
         .into_iter()
         .map(Object::of)
@@ -84,7 +84,22 @@ pub(super) async fn put_all(
     })?
 }
 
-/// Waits until the object is so.
+/// Creates an object that has only this spec: the rest has its defaults. `title`: the name in an error.
+pub(super) async fn create<K: Resource<DynamicType = ()>>(
+    cluster: &Cluster<'_>,
+    (title, name): (&str, &str),
+    spec: Value,
+    dry_run: bool,
+) -> Result<()> {
+    let mut object = DynamicObject::new(name, &ApiResource::erase::<K>(&()));
+    object.data = json!({"spec": spec});
+    let (api, params) = (cluster.untyped::<K>(), params::post(dry_run));
+    let doing = format!("create {} `{title}`", K::kind(&()));
+    let created = cluster.call(&doing, api.create(&params, &object)).await;
+    created.map(drop)
+}
+
+/// Waits until the object satisfies the condition.
 async fn until<K>(api: Api<Item<K>>, name: &str, is_so: fn(&K) -> bool) -> Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -114,7 +129,7 @@ fn is_established(crd: &CustomResourceDefinition) -> bool {
     conditions.any(|it| it.type_ == "Established" && it.status == "True")
 }
 
-/// Says what keeps its pods from running as soon as that is known, once for each reason.
+/// Reports what prevents the pods from running as soon as it is known, once per reason.
 async fn explained(
     cluster: &Cluster<'_>,
     deployment: &str,
@@ -134,8 +149,8 @@ async fn explained(
     }
 }
 
-/// Whether every replica runs what the Deployment says now. Its own conditions are no answer: just after an apply they
-/// are still about what was before.
+/// Whether every replica runs the Deployment's current template. Its conditions are unreliable: just after an apply
+/// they still describe the previous state.
 fn is_available(deployment: &Deployment) -> bool {
     let wanted = deployment
         .spec
@@ -156,7 +171,7 @@ fn is_available(deployment: &Deployment) -> bool {
             .all(|number| number.unwrap_or_default() == wanted)
 }
 
-/// An object of the manifests, and where it lives.
+/// An object of the manifests, with its API resource and namespace.
 pub(super) struct Object {
     pub value: Value,
     pub resource: ApiResource,
@@ -176,7 +191,7 @@ impl Object {
         }
     }
 
-    /// Nothing but its kind and place: to look at it, or to delete it.
+    /// Only type and name: enough to read or delete the object.
     pub(super) fn named(version: &str, kind: &str, namespace: &str, name: &str) -> Self {
         Self::of(json!({
             "apiVersion": version,
@@ -193,7 +208,7 @@ impl Object {
         self.metadata("name").unwrap_or_default().to_owned()
     }
 
-    /// Its title, with the namespace if it has one.
+    /// The title, with the namespace if there is one.
     pub(super) fn place(&self) -> String {
         match self.metadata("namespace") {
             Some(namespace) => format!("{} (namespace {namespace})", self.title()),
@@ -201,7 +216,7 @@ impl Object {
         }
     }
 
-    /// As kubectl names it: `deployment.apps/globalps-controller`.
+    /// In kubectl's format: `deployment.apps/globalps-controller`.
     pub(super) fn title(&self) -> String {
         let kind = self.resource.kind.to_lowercase();
         let group = match self.resource.group.as_str() {
@@ -218,7 +233,7 @@ impl Object {
         }
     }
 
-    /// `false`: it was gone already, or its kind is.
+    /// `false` if the object or its kind doesn't exist.
     pub(super) async fn delete(&self, cluster: &Cluster<'_>, dry_run: bool) -> Result<bool> {
         let (title, api) = (format!("`{}`", self.title()), self.api(&cluster.client));
         let params = DeleteParams {
@@ -229,7 +244,7 @@ impl Object {
     }
 }
 
-/// Server-side apply with force: globalps owns these objects entirely.
+/// Server-side apply with force, because globalps owns these objects entirely.
 pub(super) async fn apply(cluster: &Cluster<'_>, object: &Object, dry_run: bool) -> Result<()> {
     let title = object.title();
     let params = PatchParams {

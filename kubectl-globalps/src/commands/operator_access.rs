@@ -1,4 +1,4 @@
-//! What `install` grants for operators: which pull secrets of catalogs the controller may read and copy.
+//! What `install` grants for operators: the catalogs' pull secrets that the controller may read and copy.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,16 @@ use crate::cluster::Cluster;
 use crate::cluster::namespaces::namespaces;
 use crate::error::{Failure, Result};
 
-/// Namespace and name of each.
+/// Namespace and name of each Secret.
 type Secrets = BTreeSet<(String, String)>;
 
-/// Of the flags alone: no cluster is asked.
+/// From the flags alone, without a cluster.
 pub(super) fn printed(args: &Install) -> Option<OperatorAccess> {
     let secrets = asked(args);
     (!secrets.is_empty()).then_some(OperatorAccess { secrets })
 }
 
-/// Of the flags and of what is granted already. `is_enabled`: as it is configured. `None`: operators get nothing.
+/// Combines the flags with the existing grants. `is_enabled`: from the configuration. `None`: operators get nothing.
 pub(super) async fn chosen(
     args: &Install,
     is_enabled: bool,
@@ -47,7 +47,7 @@ fn asked(args: &Install) -> Secrets {
     secrets.map(|CatalogSecret(id)| id.clone()).collect()
 }
 
-/// The pull secrets that the controller may copy; empty: there is no such permission.
+/// The pull secrets that the controller may copy; empty without such a permission.
 pub(super) async fn granted(cluster: &Cluster<'_>) -> Result<Secrets> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let name = names::OPERATORS;
@@ -56,7 +56,7 @@ pub(super) async fn granted(cluster: &Cluster<'_>) -> Result<Secrets> {
     Ok(role.as_ref().map(named_by).unwrap_or_default())
 }
 
-/// By the names of the copies. Another name than a copy's is left out: these names get into admission policies.
+/// Derived from the names of the copies. Other names are skipped, because these names become part of admission policies.
 fn named_by(role: &ClusterRole) -> Secrets {
     let rules = role.rules.iter().flatten();
     let names = rules.filter_map(|rule| rule.resource_names.as_ref());
@@ -66,7 +66,7 @@ fn named_by(role: &ClusterRole) -> Secrets {
     secrets.map(|CatalogSecret(id)| id).collect()
 }
 
-/// All of them, but those of namespaces that are gone: no Role could be there. Beside the choice, what is to be said of it.
+/// Both sets, without Secrets of deleted namespaces, where no Role can exist. Also returns a note for the user.
 fn choose(
     asked: Secrets,
     mut granted: Secrets,

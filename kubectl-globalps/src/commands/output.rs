@@ -1,10 +1,12 @@
-//! Where and how a command prints what it has found.
+//! How and where a command prints its result.
 
-use crate::cli::Form;
+use std::fmt::Display;
+
+use crate::cli::{DryRun, Form};
 use crate::error::{Failure, Result};
 use crate::terminal::{Layout, Printer, Stream, is_terminal, terminal_width};
 
-/// How a table, or data in its place, is printed.
+/// How to print a table, or data in its place.
 #[derive(Clone, Copy)]
 pub(super) struct Output<'a> {
     pub(super) format: &'a Form,
@@ -30,7 +32,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Where a wait is shown: a table of its own on a terminal is the result, too.
+    /// The stream for the progress of a wait. On a terminal, its table is the result too.
     pub(super) fn of_wait(self) -> Stream {
         if *self.format == Form::Text && is_terminal(Stream::Out) {
             Stream::Out
@@ -40,7 +42,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// A watch redraws a table, and nothing else.
+/// `--watch` redraws a table and supports no other format.
 pub(super) fn may_watch(watch: bool, format: &Form) -> Result<()> {
     if watch && *format != Form::Text {
         return Err(Failure::new(
@@ -49,4 +51,22 @@ pub(super) fn may_watch(watch: bool, format: &Form) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Shows what a command changes: the result of a dry run, otherwise a note before the question.
+pub(super) fn show_change(printer: &Printer, text: &str, dry_run: DryRun) {
+    if dry_run == DryRun::None {
+        printer.note(text.trim_end());
+    } else {
+        printer.data(text);
+    }
+}
+
+/// Shows what a command has done. A dry run has another result.
+pub(super) fn show_done(printer: &Printer, line: impl Display, dry_run: DryRun) {
+    if dry_run == DryRun::None {
+        printer.data(&line.to_string());
+    } else {
+        printer.note(format_args!("{line}{}", dry_run.suffix()));
+    }
 }

@@ -1,21 +1,25 @@
-//! `pause` and `resume` of the rollout.
+//! `pause` and `resume` of the rollout, to nodes or to clusters.
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::GlobalPullSecret;
+use globalps_core::api::{FleetPullSecret, GlobalPullSecret};
 use globalps_core::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use kube::api::{DynamicObject, Patch};
-use kube::discovery::ApiResource;
+use kube::api::Patch;
 use serde_json::{Value, json};
 
+use super::fleet::wait::follow_clusters_if;
+use super::objects::create;
 use super::restore_configuration::must_not_be_deleted;
-use super::wait::{follow_if, goal_of_nodes};
-use crate::cli::{Connection, Resume};
+use super::wait::follow_nodes_if;
+use crate::cli::{Connection, FleetPause, FleetResume, Resume};
+use crate::cluster::fleet::find;
 use crate::cluster::{Cluster, is_installed, must_watch, not_installed, params};
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
+use crate::view::fleet::title;
+use crate::view::fleet::verdict::{Goal, command};
 
 /// Annotation that says how Flux applies an object.
 const FLUX_APPLY: &str = "kustomize.toolkit.fluxcd.io/ssa";
@@ -32,53 +36,83 @@ pub(super) async fn resume(args: &Resume, flags: &Connection, printer: &Printer)
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     set(&cluster, false).await?;
-    let goal = goal_of_nodes(&cluster, &args.wait).await?;
-    follow_if(&cluster, goal, &args.wait).await
+    follow_nodes_if(&cluster, &args.wait).await
 }
 
 async fn set(cluster: &Cluster<'_>, paused: bool) -> Result<()> {
     let name = names::GLOBAL_SECRET;
-    let is_changed = match set_paused::<GlobalPullSecret>(cluster, name, paused).await {
+    match set_paused::<GlobalPullSecret>(cluster, name, paused).await {
         Err(failure) if failure.is(404) && !is_installed(cluster).await => {
-            return Err(not_installed(cluster));
+            Err(not_installed(cluster))
         }
         Err(failure) if failure.is(404) => {
             must_not_be_deleted(cluster).await?;
-            let api = cluster.untyped::<GlobalPullSecret>();
-            let resource = ApiResource::erase::<GlobalPullSecret>(&());
-            let mut object = DynamicObject::new(name, &resource);
-            object.data = spec(paused);
-            let params = params::post(false);
-            let doing = format!("create GlobalPullSecret `{name}`");
-            cluster.call(&doing, api.create(&params, &object)).await?;
-            true
+            create::<GlobalPullSecret>(cluster, (name, name), spec(paused), false).await?;
+            report(cluster, "globalpullsecret", name, paused, true);
+            Ok(())
         }
-        changed => changed?,
+        set => set,
+    }
+}
+
+pub(super) async fn pause_clusters(
+    args: &FleetPause,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit> {
+    let cluster = Cluster::connect(flags, printer)?;
+    let title = title(&set_clusters(&cluster, &args.fleet, true).await?);
+    printer.note(format_args!(
+        "no further cluster is changed; go on with {}",
+        command("resume", &title)
+    ));
+    Ok(Exit::Done)
+}
+
+pub(super) async fn resume_clusters(
+    args: &FleetResume,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit> {
+    let cluster = Cluster::connect(flags, printer)?;
+    let fleet = set_clusters(&cluster, &args.fleet, false).await?;
+    let goal = match fleet.metadata.deletion_timestamp {
+        Some(_) => Goal::Removed,
+        None => Goal::Synced,
     };
-    report(cluster, "globalpullsecret", name, paused, is_changed);
-    Ok(())
+    follow_clusters_if(&cluster, &args.fleet, goal, &args.wait).await
+}
+
+async fn set_clusters(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<FleetPullSecret> {
+    let fleet = find(cluster, name).await?;
+    set_paused::<FleetPullSecret>(cluster, name, paused).await?;
+    Ok(fleet)
 }
 
 /// Only that one field: the others are the user's, or have their defaults.
 fn spec(paused: bool) -> Value {
-    json!({"spec": {"rollout": {"paused": paused}}})
+    json!({"rollout": {"paused": paused}})
 }
 
-/// Pauses or resumes a rollout that there is. False: it is paused or resumed already.
-pub(super) async fn set_paused<K>(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<bool>
+/// Pauses or resumes a rollout that there is.
+async fn set_paused<K>(cluster: &Cluster<'_>, name: &str, paused: bool) -> Result<()>
 where
     K: Resource<DynamicType = ()>,
 {
     let params = params::patch(false);
     let kind = K::kind(&());
-    let (api, patch) = (cluster.untyped::<K>(), Patch::Merge(spec(paused)));
+    let (api, patch) = (
+        cluster.untyped::<K>(),
+        Patch::Merge(json!({"spec": spec(paused)})),
+    );
     let doing = format!("get {kind} `{name}`");
     let found = cluster.call(&doing, api.get(name)).await;
     // A user who may not read it may still be allowed to change it.
     if let Ok(object) = found {
         let is_paused = object.data["spec"]["rollout"]["paused"].as_bool();
         if is_paused.unwrap_or_default() == paused {
-            return Ok(false);
+            report(cluster, &kind.to_lowercase(), name, paused, false);
+            return Ok(());
         }
         if is_reverted_by_flux(&object.metadata) {
             cluster.printer().warning(format_args!(
@@ -88,7 +122,9 @@ where
     }
     let patched = api.patch(name, &params, &patch);
     let doing = format!("patch {kind} `{name}`");
-    cluster.call(&doing, patched).await.map(|_| true)
+    cluster.call(&doing, patched).await?;
+    report(cluster, &kind.to_lowercase(), name, paused, true);
+    Ok(())
 }
 
 /// Flux removes the fields of every manager whose name begins with `kubectl`, unless the object has the annotation.
@@ -100,7 +136,7 @@ fn is_reverted_by_flux(metadata: &ObjectMeta) -> bool {
         && !has(&metadata.annotations, FLUX_APPLY)
 }
 
-pub(super) fn report(cluster: &Cluster<'_>, kind: &str, name: &str, paused: bool, changed: bool) {
+fn report(cluster: &Cluster<'_>, kind: &str, name: &str, paused: bool, changed: bool) {
     let word = match (paused, changed) {
         (true, true) => "paused",
         (true, false) => "already paused",

@@ -1,4 +1,4 @@
-//! What `install` changes, shown before it writes, and confirmed.
+//! Shows and confirms what `install` changes before it writes.
 
 use futures::StreamExt as _;
 use futures::stream;
@@ -8,14 +8,14 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::external_diff::show_files;
-use super::object_changes::{Change, files, overlay, text};
+use super::object_changes::{ObjectChange, files, overlay, text};
 use super::objects::Object;
 use crate::cli::{Applying, DryRun, Form};
 use crate::cluster::client::Cluster;
 use crate::error::{Exit, Failure, Result, or_absent};
 use crate::terminal::{Printer, can_ask, confirm, not_confirmed};
 
-/// Whether the manifests are printed instead, without a cluster.
+/// Whether to print the manifests without reading a cluster.
 pub(super) fn is_printed(output: Option<&Form>, dry_run: DryRun) -> Result<bool> {
     match (output, dry_run) {
         (None, _) => Ok(false),
@@ -37,11 +37,11 @@ pub(super) fn print(printer: &Printer, objects: &[Value], output: Option<&Form>)
     printer.print(output, ("the manifests", &list), names, || {})
 }
 
-/// Objects that are compared at a time.
+/// Objects that are compared concurrently.
 const PARALLEL: usize = 8;
 
-/// Shows the changes and asks. `Some`: it was a dry run, and the command ends. `deleted`: objects that go before these are applied.
-/// `notes`: what they do beside.
+/// Shows the changes and asks. Returns `Some` after a dry run, which ends the command. `deleted`: objects that are
+/// deleted before these are applied. `notes`: further effects.
 pub(super) async fn preview(
     cluster: &Cluster<'_>,
     objects: &[Value],
@@ -65,12 +65,12 @@ pub(super) async fn preview(
         .collect::<Vec<_>>();
     let gone = deleted
         .iter()
-        .map(|object| (object.place(), Change::Deleted));
-    let mut changes: Vec<(String, Change)> = gone.collect();
+        .map(|object| (object.place(), ObjectChange::Deleted));
+    let mut changes: Vec<(String, ObjectChange)> = gone.collect();
     for (title, change) in compared.await {
         let change = match change {
-            // To apply it may still succeed: a webhook may not support dry runs.
-            Err(failure) if dry_run == DryRun::None => Change::Unknown(failure.message),
+            // The apply may still succeed: a webhook may not support dry runs.
+            Err(failure) if dry_run == DryRun::None => ObjectChange::Unknown(failure.message),
             change => change?,
         };
         changes.push((title, change));
@@ -88,7 +88,7 @@ pub(super) async fn preview(
     let affects = changes.iter().any(|(_, change)| change.affects_existing());
     let is_same = changes
         .iter()
-        .all(|(_, change)| *change == Change::Unchanged);
+        .all(|(_, change)| *change == ObjectChange::Unchanged);
     let would = if yes { "" } else { "would be " };
     printer.note(text(&changes, (would, "")).trim_end());
     for note in notes {
@@ -101,7 +101,7 @@ pub(super) async fn preview(
     Ok(None)
 }
 
-async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<Change> {
+async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<ObjectChange> {
     let (title, api) = (object.title(), object.api(&cluster.client));
     let name = object.name();
     let doing = format!("get `{title}`");
@@ -123,10 +123,10 @@ async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<
         }
     };
     let Some(live) = live else {
-        return Ok(Change::Created);
+        return Ok(ObjectChange::Created);
     };
     let value = |object: DynamicObject| serde_json::to_value(object).unwrap_or_default();
     let live = value(live);
     let after = after.map_or_else(|| overlay(&live, &object.value), value);
-    Ok(Change::between(live, after))
+    Ok(ObjectChange::between(live, after))
 }

@@ -1,4 +1,4 @@
-//! The commands that the documentation prints are accepted as they stand there.
+//! Tests that the plugin accepts the commands that the documentation prints.
 
 use std::ffi::OsString;
 use std::fs;
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use crate::cli::Cli;
 
-/// Other programs in the documentation. Their commands are not parsed here; those of Helm are run by `make ecosystem`, those of
-/// `cosign` by `make release-check`.
+/// Other programs in the documentation, whose commands are not parsed here. `make ecosystem` runs those of Helm, `make
+/// release-check` those of `cosign`.
 const OTHERS: &[&str] = &[
     "cargo",
     "cosign",
@@ -30,7 +30,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Lines with a prompt in the `console` blocks of a page, without what a backslash continues.
+/// Lines with a prompt in the `console` blocks of a page, without continuation lines.
 fn commands(page: &str) -> Vec<String> {
     let (mut is_console, mut found) = (false, Vec::new());
     for line in page.replace("\\\n", " ").lines().map(str::trim) {
@@ -43,7 +43,7 @@ fn commands(page: &str) -> Vec<String> {
     found
 }
 
-/// The programs of a line with their arguments, without redirections and comments.
+/// The programs in a line with their arguments, without redirections and comments.
 pub(super) fn programs(line: &str) -> Vec<Vec<String>> {
     let (mut quote, mut word, mut is_word) = (None, String::new(), false);
     let mut all = vec![Vec::new()];
@@ -91,7 +91,7 @@ fn a_line_of_a_shell_is_taken_apart() {
     );
 }
 
-/// A key of k9s runs a program, or a line of a shell that shows the output of one.
+/// A key in k9s runs a program, or a shell line that shows a program's output.
 #[test]
 fn commands_of_the_keys_for_k9s_are_accepted() {
     let page = fs::read_to_string(root().join("docs/user-guide.md")).expect("a page");

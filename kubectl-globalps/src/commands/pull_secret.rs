@@ -1,4 +1,4 @@
-//! The Secrets with credentials that the commands read and write.
+//! Reads and writes the Secrets with credentials.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::decode::{Item, Owned};
@@ -16,7 +16,7 @@ use crate::error::{Failure, Result, or_absent};
 use crate::secret::additional::data_of;
 use crate::terminal::printer::Printer;
 
-/// Of the metadata, what may be shown.
+/// The metadata that may be shown.
 const METADATA: [&str; 10] = [
     "name",
     "namespace",
@@ -32,7 +32,7 @@ const METADATA: [&str; 10] = [
 const MANIFEST: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 const OWN_ANNOTATIONS: &str = "globalps.io/";
 
-/// A Secret of the namespace of the pull secrets.
+/// A Secret in the namespace of the pull secrets.
 pub(super) async fn get(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>> {
     get_in(cluster, &cluster.namespace, name).await
 }
@@ -47,7 +47,7 @@ pub(super) async fn get_in(
     cluster.read(&doing, api.get_opt(name)).await
 }
 
-/// The credentials of a Secret, in the current or the old format.
+/// The credentials in a Secret, in the current or the old format.
 pub(super) async fn auth_file(
     cluster: &Cluster<'_>,
     namespace: &str,
@@ -75,7 +75,6 @@ pub(super) async fn auth_file(
     AuthFile::of_others(shown, &[br#"{"auths":"#, bytes, b"}"].concat())
 }
 
-/// The configuration of this cluster.
 pub(super) async fn configuration(cluster: &Cluster<'_>) -> Result<Option<GlobalPullSecret>> {
     let api = cluster.api::<Item<GlobalPullSecret>>();
     let call = api.get_opt(names::GLOBAL_SECRET);
@@ -83,21 +82,21 @@ pub(super) async fn configuration(cluster: &Cluster<'_>) -> Result<Option<Global
     found.map_err(|failure| or_not_installed(cluster, failure))
 }
 
-/// What is in force and the configuration, as far as this user may read them.
+/// The merged Secret and the configuration, if this user may read them.
 pub(super) async fn seen(cluster: &Cluster<'_>) -> (Option<Secret>, Option<GlobalPullSecret>) {
     let (global, gps) = futures::join!(get(cluster, names::GLOBAL_SECRET), configuration(cluster));
     (global.ok().flatten(), gps.ok().flatten())
 }
 
-/// As [`configuration`]; `None` also where its kind doesn't exist, because globalps is not installed.
+/// Like [`configuration`]; `None` also if its kind doesn't exist, because globalps is not installed.
 pub(super) async fn installed_configuration(
     cluster: &Cluster<'_>,
 ) -> Result<Option<GlobalPullSecret>> {
     or_absent(configuration(cluster).await)
 }
 
-/// Creates or replaces it, if it is still what it was when it was read: else the API server answers 409. The copy of its
-/// content that `kubectl apply` keeps in an annotation goes, or passwords would stay in it that are rotated out.
+/// Creates or replaces the Secret if it hasn't changed since it was read; otherwise the API server answers 409. Removes
+/// the annotation in which `kubectl apply` stores a copy of the content, because the copy would keep rotated passwords.
 pub(super) async fn put(
     cluster: &Cluster<'_>,
     mut secret: Secret,
@@ -109,7 +108,7 @@ pub(super) async fn put(
     let params = params::post(dry_run == DryRun::Server);
     let name = secret.name_any();
     let shown = format!("{}/{name}", cluster.namespace);
-    // One that was read has a version.
+    // A Secret that was read has a version.
     if secret.resource_version().is_none() {
         let doing = format!("create Secret `{shown}`");
         return cluster.call(&doing, api.create(&params, &secret)).await;
@@ -125,8 +124,8 @@ pub(super) async fn put(
     Ok(replaced)
 }
 
-/// The Secret as kubectl prints it, with its credentials only in a dry run, where it is all that the command gives; with
-/// `--dry-run=client` as a manifest to commit, without what the API server adds.
+/// The Secret as kubectl prints it. Only a dry run includes the credentials, because its output is the only result;
+/// `--dry-run=client` prints a manifest to commit, without the fields that the API server adds.
 pub(super) fn shown(secret: &Secret, dry_run: DryRun) -> Value {
     let has_credentials = dry_run != DryRun::None;
     let metadata_fields: &[&str] = match dry_run {
@@ -170,18 +169,18 @@ fn mask_unless(has_credentials: bool, value: &mut Value) {
     }
 }
 
-/// The additional pull secret as the controller sees it: one that is being deleted is absent.
+/// The additional pull secret as the controller sees it: absent if it is being deleted.
 pub(super) async fn additional(cluster: &Cluster<'_>) -> Result<Option<Secret>> {
     let found = get(cluster, names::ADDITIONAL_SECRET).await?;
     Ok(found.filter(|secret| waits_for(&secret.metadata).is_none()))
 }
 
-/// Warns of a Secret that a finalizer keeps, although it was deleted: its credentials are still in the cluster.
+/// Warns about a deleted Secret that a finalizer keeps: its credentials are still in the cluster.
 pub(super) async fn warn_if_kept(cluster: &Cluster<'_>, name: &str) {
     let api = cluster.api::<Secret>();
     let shown = format!("Secret `{}/{name}`", cluster.namespace);
     let doing = format!("see whether {shown} is gone");
-    // What was asked for is done, whatever this says.
+    // The command itself has succeeded, whatever this request returns.
     let found = cluster.call(&doing, api.get_metadata_opt(name)).await;
     let found = found.ok().flatten();
     if let Some(waits) = found.and_then(|secret| waits_for(&secret.metadata)) {
@@ -191,7 +190,7 @@ pub(super) async fn warn_if_kept(cluster: &Cluster<'_>, name: &str) {
     }
 }
 
-/// What is in force: for every pod, and for some.
+/// The content in force: for every pod, and for each scope.
 pub(super) fn content_of(global: &Secret, bytes: &[u8], delivery: Delivery) -> Result<Content> {
     let scoped = data_of(global, names::SCOPED_KEY).map(parse_scoped);
     Ok(Content {
@@ -214,7 +213,7 @@ pub(super) fn unreadable() -> Failure {
     )
 }
 
-/// Those that `--force-conflicts` disregards.
+/// Warns about the owners that `--force-conflicts` ignores.
 pub(super) fn warn_of_owners(printer: &Printer, owners: impl IntoIterator<Item = String>) {
     for owner in owners {
         printer.warning(format_args!("`{owner}` may revert the change"));
@@ -223,14 +222,14 @@ pub(super) fn warn_of_owners(printer: &Printer, owners: impl IntoIterator<Item =
 
 pub(super) const ANYWAY: &str = "`--force` writes the Secret anyway";
 
-/// Refuses where nothing acts on the Secret; `HyperShift`'s own syncer does.
+/// Refuses if nothing acts on the Secret. `HyperShift`'s own syncer does.
 pub(super) async fn must_be_installed(cluster: &Cluster<'_>) -> Result<()> {
     match configuration(cluster).await {
         Err(mut failure) if failure.is(404) && hypershift::look(cluster).await?.is_none() => {
             failure.hint = format!("{}; {ANYWAY}", failure.hint);
             Err(failure)
         }
-        // What comes next names other errors.
+        // The next request reports other errors.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `docs/cli.md` and the man pages, from the definition of the command line.
+//! `docs/cli.md` and the man pages, generated from the definition of the command line.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -47,14 +47,14 @@ fn markdown() -> String {
     text
 }
 
-/// The commands of the program, or of a group, without `help`.
+/// The subcommands of the program or a group, without `help`.
 fn own_subcommands(command: &Command) -> impl Iterator<Item = &Command> {
     command
         .get_subcommands()
         .filter(|sub| sub.get_name() != "help")
 }
 
-/// `name`: all of its words. `level`: of the heading.
+/// `name`: the full name of the command. `level`: of the heading.
 fn section(command: &Command, name: &str, level: &str) -> String {
     let about = command
         .get_long_about()
@@ -168,7 +168,7 @@ fn meaning(arg: &Arg) -> String {
     text
 }
 
-/// As one cell of a table.
+/// Escapes a text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('\n', " ").replace('|', "\\|")
 }
@@ -187,7 +187,7 @@ fn the_reference_is_that_of_the_command_line() {
     );
 }
 
-/// One for the program and one per command; `MAN_DIR` names the directory that they are written to.
+/// One for the program and one per command. `MAN_DIR` names the directory to write them to.
 #[test]
 fn every_command_has_a_man_page() {
     let root = Cli::command()

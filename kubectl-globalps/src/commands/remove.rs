@@ -8,7 +8,8 @@ use globalps_registry::registry_name;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 
-use super::attempts::{ATTEMPTS, pause};
+use super::attempts::until_written;
+use super::output::{show_change, show_done};
 use super::pull_secret;
 use super::pull_secret::{additional, warn_if_kept, warn_of_owners};
 use super::restarts::{Removal, of_removal};
@@ -24,7 +25,7 @@ use crate::registry::name::registry_key;
 use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
 };
-use crate::secret::changes::{Change, InForce, changes, text_of_all};
+use crate::secret::changes::{InForce, RegistryChange, changes, text_of_all};
 use crate::terminal::{Printer, confirm};
 use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
 
@@ -40,17 +41,14 @@ pub(super) async fn run(args: &Remove, flags: &Connection, printer: &Printer) ->
     let mut asked = args.yes || is_dry_run;
     let name = name_of(args);
     let mut has_effect = false;
-    let mut deletes;
-    let mut attempt = 1;
-    let (goal, done, awaited) = loop {
+    let written = until_written(async |attempt| {
         let sources = match &args.source {
             Some(_) => Some(Sources::observe(&cluster).await?),
             None => None,
         };
         let planned = plan(&cluster, args, &registries, sources.as_ref()).await?;
         let Some((plan, before)) = planned else {
-            printer.note("there is nothing to remove");
-            return Ok(Exit::Done);
+            return Ok(None);
         };
         if attempt == 1 {
             let is_valid = before.is_some();
@@ -69,11 +67,7 @@ pub(super) async fn run(args: &Remove, flags: &Connection, printer: &Printer) ->
             };
             let restarts = of_removal(&cluster, removal).await;
             let difference = text_of_all(&difference, "on the nodes");
-            if is_dry_run {
-                printer.data(&difference);
-            } else {
-                printer.note(difference.trim_end());
-            }
+            show_change(printer, &difference, args.dry_run);
             for sentence in restarts {
                 printer.note(sentence);
             }
@@ -92,22 +86,16 @@ pub(super) async fn run(args: &Remove, flags: &Connection, printer: &Printer) ->
         asked = true;
         let revision = sources.as_ref().map(Sources::revision);
         let awaited = revision.filter(|_| matches!(plan, Plan::Keep(_)));
-        deletes = matches!(plan, Plan::Delete(_) | Plan::Restore(Some(_)));
-        match carry_out(&cluster, name, plan, sources.as_ref(), args).await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            done => {
-                let (goal, done) = done?;
-                break (goal, done, awaited);
-            }
-        }
-        attempt += 1;
+        let deletes = matches!(plan, Plan::Delete(_) | Plan::Restore(Some(_)));
+        let (goal, done) = carry_out(&cluster, name, plan, sources.as_ref(), args).await?;
+        Ok(Some((goal, done, awaited, deletes)))
+    });
+    let Some((goal, done, awaited, deletes)) = written.await? else {
+        printer.note("there is nothing to remove");
+        return Ok(Exit::Done);
     };
     for line in &done {
-        if is_dry_run {
-            printer.note(format_args!("{line}{}", args.dry_run.suffix()));
-        } else {
-            printer.data(line);
-        }
+        show_done(printer, line, args.dry_run);
     }
     if is_dry_run {
         return Ok(Exit::Done);
@@ -150,7 +138,7 @@ enum Plan {
 }
 
 /// The registries that nodes lose or that get another credential.
-fn difference(in_force: &InForce, plan: &Plan) -> Vec<Change> {
+fn difference(in_force: &InForce, plan: &Plan) -> Vec<RegistryChange> {
     let after = match plan {
         Plan::Keep(secret) => valid_in(secret, names::DATA_KEY),
         Plan::Delete(_) | Plan::Forget | Plan::Finish | Plan::Restore(_) => {

@@ -1,8 +1,8 @@
-//! Restarts of kubelets: announced before a change causes them, and asked about on a terminal.
+//! Restarts of kubelets: announced before a change causes them, and confirmed on a terminal.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
 use globalps_dockerconfig::DockerConfig;
-use globalps_manifests::Install;
+use globalps_manifests::Manifests;
 use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::Api;
 use kube::api::ListParams;
@@ -10,14 +10,14 @@ use kube::api::ListParams;
 use super::pull_secret;
 use crate::cluster::client::Cluster;
 use crate::error::{Result, page};
-use crate::secret::changes::{Change, reach_nodes};
+use crate::secret::changes::{RegistryChange, reach_nodes};
 use crate::secret::effects::{Deliveries, Differs, Effects};
 use crate::terminal::prompt::{can_ask, confirm};
 
-/// What causes fewer restarts.
+/// A hint about settings that cause fewer restarts.
 const GENTLER: &str = "without restarts: `spec.kubelet.restart: Never` of the GlobalPullSecret (in force within 5 minutes), `kubectl globalps install --delivery CredentialProvider`, or `install --deliver-to-namespaces --delivery None`";
 
-/// As [`Deliveries::of`]; where the status does not count the nodes yet, all Nodes of the cluster count.
+/// Like [`Deliveries::of`]. If the status has no count of the nodes yet, counts all Nodes of the cluster.
 pub(super) async fn deliveries(
     cluster: &Cluster<'_>,
     global: Option<&Secret>,
@@ -30,8 +30,8 @@ pub(super) async fn deliveries(
     found
 }
 
-/// What an installation or an upgrade does to kubelets, where it changes how credentials reach them.
-pub(super) async fn of_installation(cluster: &Cluster<'_>, manifests: &Install) -> Vec<String> {
+/// The effect of an installation or upgrade on kubelets, if it changes how credentials reach them.
+pub(super) async fn of_installation(cluster: &Cluster<'_>, manifests: &Manifests) -> Vec<String> {
     let (global, gps) = pull_secret::seen(cluster).await;
     let mut found = deliveries(cluster, global.as_ref(), gps.as_ref()).await;
     found.wanted = manifests.delivery.unwrap_or(found.wanted);
@@ -50,14 +50,14 @@ pub(super) async fn of_installation(cluster: &Cluster<'_>, manifests: &Install) 
 pub(super) struct Removal<'a> {
     /// Name of the Secret.
     pub name: &'a str,
-    /// What is left in it.
+    /// The remaining content.
     pub after: &'a DockerConfig,
-    pub difference: &'a [Change],
-    /// Every node restores on purpose.
+    pub difference: &'a [RegistryChange],
+    /// Every node is restored on purpose.
     pub restores: bool,
 }
 
-/// What it does to kubelets: without the last pull secret, nodes restore their own files.
+/// The effect on kubelets. Without the last pull secret, nodes restore their own files.
 pub(super) async fn of_removal(cluster: &Cluster<'_>, removal: Removal<'_>) -> Vec<String> {
     let (global, gps) = pull_secret::seen(cluster).await;
     let found = deliveries(cluster, global.as_ref(), gps.as_ref()).await;
@@ -66,13 +66,13 @@ pub(super) async fn of_removal(cluster: &Cluster<'_>, removal: Removal<'_>) -> V
     let differs = Differs {
         any: !removal.difference.is_empty(),
         on_nodes: !has_scope && reach_nodes(removal.difference) || removal.restores,
-        // It is no new one.
+        // A removal adds no source with a scope.
         has_scope: false,
     };
     found.effects(removal.after, differs).sentences()
 }
 
-/// 0: this user may not list them.
+/// 0 if this user may not list them.
 async fn nodes(cluster: &Cluster<'_>) -> u32 {
     let api: Api<Node> = Api::all(cluster.client.clone());
     let first = ListParams::default().limit(1);
@@ -85,7 +85,7 @@ async fn nodes(cluster: &Cluster<'_>) -> u32 {
     u32::try_from(here + rest).unwrap_or_default()
 }
 
-/// On a terminal asks, and the first time names what avoids restarts. `yes`: it is agreed already.
+/// Asks on a terminal; the first time, also names settings that avoid restarts. `yes`: confirmed already.
 pub(super) fn agree(
     cluster: &Cluster<'_>,
     effects: &Effects,

@@ -1,4 +1,5 @@
-//! `install --restore-configuration`: the `GlobalPullSecret` as it last was in force, which the controller remembers.
+//! `install --restore-configuration`: restores the `GlobalPullSecret` that was last in force, which the controller
+//! remembers.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::decode::Item;
@@ -17,7 +18,7 @@ use crate::view::status::{REMOVAL_HELD, is_removal_held};
 
 const DELETED: &str = "there is no GlobalPullSecret, although credentials are in force: an empty one would change what they are, and who gets them";
 
-/// It may have been changed on purpose since.
+/// The user may have changed it on purpose since.
 const IN_FORCE: &str =
     "this GlobalPullSecret is in force; it was created after another one was deleted";
 const GO_BACK: &str = "Go back to the GlobalPullSecret that it replaced?";
@@ -26,7 +27,7 @@ pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     let state = remembered(&cluster).await?;
-    // Not typed: one that can't be decoded is replaced too.
+    // Untyped, so that a configuration that can't be decoded is replaced too.
     let api = cluster.untyped::<GlobalPullSecret>();
     let call = api.get_opt(names::GLOBAL_SECRET);
     let object = cluster.call("get the GlobalPullSecret", call).await;
@@ -62,8 +63,8 @@ pub(super) async fn run(flags: &Connection, printer: &Printer) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Refuses to create a `GlobalPullSecret` in place of a deleted one: with only one field of it, it would replace the sources, the
-/// delivery and the namespaces of what is in force by the defaults.
+/// Refuses to create a `GlobalPullSecret` in place of a deleted one. A new one with a single field would reset the
+/// sources, the delivery and the namespaces in force to the defaults.
 pub(super) async fn must_not_be_deleted(cluster: &Cluster<'_>) -> Result<()> {
     let api = cluster.api::<Secret>();
     for name in [names::GLOBAL_SECRET, names::STATE_SECRET] {
@@ -76,8 +77,8 @@ pub(super) async fn must_not_be_deleted(cluster: &Cluster<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to add something while the removal of the last sources is held: it would not come into force before that is decided.
-/// Users who may not read the configuration are not refused.
+/// Refuses to add credentials while the removal of the last sources is held, because they would not come into force
+/// before that is decided. Doesn't refuse users who may not read the configuration.
 pub(super) async fn must_not_be_held(cluster: &Cluster<'_>) -> Result<()> {
     refuse_held(is_held(cluster).await)
 }
@@ -89,7 +90,7 @@ pub(super) fn refuse_held(is_held: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether the removal of the last sources is held, as far as this user may see it.
+/// Whether the removal of the last sources is held; false if this user may not see it.
 pub(super) async fn is_held(cluster: &Cluster<'_>) -> bool {
     let gps = pull_secret::configuration(cluster).await.ok().flatten();
     gps.as_ref().is_some_and(is_removal_held)
@@ -131,24 +132,24 @@ async fn create(
     Ok("created")
 }
 
-/// Fails if another client has changed it since.
+/// Fails if another client has changed the object since it was read.
 async fn replace(
     cluster: &Cluster<'_>,
     mut object: DynamicObject,
     mut last: Configuration,
 ) -> Result<&'static str> {
-    // A pause is about the nodes, whatever is configured.
+    // A pause concerns the nodes, independently of the rest of the configuration.
     last.spec.rollout.paused |= object.data["spec"]["rollout"]["paused"] == true;
     let api = cluster.untyped::<GlobalPullSecret>();
     let (name, params) = (names::GLOBAL_SECRET, params::post(false));
     object.data["spec"] = json!(last.spec);
     let call = api.replace(name, &params, &object);
     match cluster.call("replace the GlobalPullSecret", call).await {
-        // Some of its fields can't be changed, only created.
+        // Some fields are immutable, so the object must be created again.
         Err(failure) if failure.is(422) => {
             let again = configured(last);
             match create(cluster, &again, true).await {
-                // It is admitted, and only still there.
+                // The dry run was admitted; the object just still exists.
                 Err(failure) if failure.is(409) => {}
                 admitted => drop(admitted?),
             }

@@ -1,4 +1,4 @@
-//! Records that nodes are restored on purpose, although Secrets exist that the configuration no longer names.
+//! Records that nodes are restored on purpose, although Secrets still exist that the configuration no longer names.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
@@ -7,13 +7,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::Patch;
 use serde_json::{Value, json};
 
-use super::attempts::{ATTEMPTS, pause};
+use super::attempts::until_written;
 use super::pull_secret;
 use crate::cluster::{Cluster, params};
 use crate::error::Result;
 
-/// Metadata of a patch with that intent. It names the generation of the spec after the patch, so it fails if the object has
-/// changed since it was read.
+/// Metadata of a patch that records this intent. It contains the generation that the patch will produce, so the patch
+/// fails if the object has changed since it was read.
 pub(super) fn meant(metadata: &ObjectMeta, changes_spec: bool) -> Value {
     let generation = metadata.generation.unwrap_or_default();
     let after = generation.saturating_add(changes_spec.into());
@@ -24,7 +24,7 @@ pub(super) fn meant(metadata: &ObjectMeta, changes_spec: bool) -> Value {
     })
 }
 
-/// Applies what `change` makes of the spec, with that intent; `None`: nothing is to be changed.
+/// Applies `change` to the spec and records the intent; `change` returns `None` if there is nothing to do.
 pub(super) async fn restore_on_purpose(
     cluster: &Cluster<'_>,
     doing: &str,
@@ -33,8 +33,7 @@ pub(super) async fn restore_on_purpose(
 ) -> Result<()> {
     let api = cluster.api::<GlobalPullSecret>();
     let params = params::patch(dry_run);
-    let mut attempt = 1;
-    loop {
+    until_written(async |_| {
         let Some(config) = pull_secret::installed_configuration(cluster).await? else {
             return Ok(());
         };
@@ -44,10 +43,7 @@ pub(super) async fn restore_on_purpose(
         let metadata = meant(&config.metadata, spec != json!({}));
         let patch = Patch::Merge(json!({"metadata": metadata, "spec": spec}));
         let call = api.patch(names::GLOBAL_SECRET, &params, &patch);
-        match cluster.call(doing, call).await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            done => return done.map(drop),
-        }
-        attempt += 1;
-    }
+        cluster.call(doing, call).await.map(drop)
+    })
+    .await
 }

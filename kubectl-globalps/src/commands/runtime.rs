@@ -1,4 +1,4 @@
-//! One thread that runs a command.
+//! Runs a command on a single thread.
 
 use std::future::Future;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use globalps_core::api::{Attach, GlobalPullSecret, GlobalPullSecretSpec};
 use globalps_core::names;
-use globalps_manifests::{Allowed, Install as Manifests, NamespaceAccess};
+use globalps_manifests::{Allowed, Manifests, NamespaceAccess};
 use kube::Resource as _;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ use crate::error::{Failure, Result, page};
 #[derive(Debug)]
 pub(super) struct Settings {
     pub spec: GlobalPullSecretSpec,
-    /// As it is written: what it leaves out keeps its default.
+    /// The object as written; fields that it omits keep their defaults.
     written: Value,
     pub namespace: Option<String>,
 }
@@ -60,7 +60,7 @@ impl Settings {
         })
     }
 
-    /// What the settings need: Roles by source and original, allow-lists by unit and paths.
+    /// Adds what the settings need: Roles for sources and original, allow-lists for unit and paths.
     pub(super) fn grant(&self, manifests: &mut Manifests) {
         let spec = &self.spec;
         if let Some(namespace) = &self.namespace {
@@ -96,7 +96,7 @@ impl Settings {
         (name, settings.attach)
     }
 
-    /// `otherwise`: how, where the settings leave it open.
+    /// `otherwise`: how pods refer to the Secret if the settings don't say.
     pub(super) fn access(&self, otherwise: Attach) -> Option<NamespaceAccess> {
         let (name, attach) = self.namespaces();
         Some(NamespaceAccess {

@@ -1,15 +1,14 @@
-//! A further source: its entry in `spec.sources`, and the controller's permission to read it.
+//! A further source: its entry in `spec.sources`, and the controller's permission to read its Secret.
 
 use globalps_core::api::{GlobalPullSecret, SourceScope};
 use globalps_core::names;
 use globalps_manifests::sources_access;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DynamicObject, Patch};
-use kube::discovery::ApiResource;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::objects::{Object, apply};
+use super::objects::{Object, apply, create};
 use super::pull_secret;
 use super::restore_configuration::must_not_be_deleted;
 use super::restore_intent::meant;
@@ -22,8 +21,8 @@ use crate::error::{Failure, Result};
 use crate::secret::additional::{data_of, may_change_of};
 use crate::secret::scope::{ScopeChange, shown, with_source, without_source};
 
-/// The `GlobalPullSecret` with its sources. Not typed: an object made of the type would pin every default of today, and drop
-/// fields of a newer release.
+/// The `GlobalPullSecret` with its sources. Untyped, because a typed object would write all of today's defaults and
+/// drop the fields of a newer release.
 pub(super) struct Sources {
     object: Option<DynamicObject>,
     list: Vec<Value>,
@@ -60,19 +59,18 @@ impl Sources {
         self.list.iter().any(|source| source["name"] == name)
     }
 
-    /// Whether there is another source.
     pub(super) fn has_others(&self, name: &str) -> bool {
         self.list.iter().any(|source| source["name"] != name)
     }
 
-    /// Revision that the controller reported last; 0: none.
+    /// The revision that the controller reported last; 0 if none.
     pub(super) fn revision(&self) -> i64 {
         let object = self.object.as_ref();
         let revision = object.and_then(|object| object.data["status"]["revision"].as_i64());
         revision.unwrap_or_default()
     }
 
-    /// Refuses to change a list that another program would restore; with `force` that program is only named.
+    /// Refuses to change a list that another program would revert; with `force`, returns only that program's name.
     pub(super) fn may_change(&self, force: bool) -> Result<Option<String>> {
         let Some(object) = &self.object else {
             return Ok(None);
@@ -82,8 +80,9 @@ impl Sources {
         may_change_of(&title, &object.metadata, holds, force)
     }
 
-    /// `restores`: the nodes lose the last credentials with it on purpose. Replaces the list, if the object is still what it was when it was read: else the API server says 409. Only that field:
-    /// server-side apply would take back what `install` applied beside it, and could take nothing out that others wrote.
+    /// Replaces the list, if the object hasn't changed since it was read; otherwise the API server answers 409. A patch
+    /// of this field only: server-side apply would drop the fields that `install` applied, and could not remove entries
+    /// of other managers. `restores`: the nodes lose their last credentials with the source on purpose.
     async fn write(
         &self,
         cluster: &Cluster<'_>,
@@ -94,12 +93,8 @@ impl Sources {
         let (name, api) = (names::GLOBAL_SECRET, api(cluster));
         let spec = json!({"sources": list});
         let Some(object) = &self.object else {
-            let mut object = DynamicObject::new(name, &resource());
-            object.data = json!({"spec": spec});
-            let params = params::post(dry_run == DryRun::Server);
-            let doing = format!("create GlobalPullSecret `{name}`");
-            let created = cluster.call(&doing, api.create(&params, &object)).await;
-            return created.map(drop);
+            let is_dry_run = dry_run == DryRun::Server;
+            return create::<GlobalPullSecret>(cluster, (name, name), spec, is_dry_run).await;
         };
         let metadata = if restores {
             meant(&object.metadata, self.list != list)
@@ -113,7 +108,7 @@ impl Sources {
         patched.map(drop)
     }
 
-    /// Takes the source out of the list, and from the controller the permission to read its Secret.
+    /// Removes the source from the list, and the controller's permission to read its Secret.
     pub(super) async fn forget(
         &self,
         cluster: &Cluster<'_>,
@@ -152,17 +147,16 @@ impl Sources {
     }
 }
 
-/// What `add --source` makes of the sources.
+/// The changes that `add --source` makes to the sources.
 pub(super) struct Planned {
     pub sources: Sources,
     name: String,
     list: Vec<Value>,
-    /// The scope.
     pub change: ScopeChange,
 }
 
 impl Planned {
-    /// `scope`: `None` leaves a known source its own, and a new one without any.
+    /// `scope`: with `None`, a known source keeps its scope, and a new one has none.
     pub(super) fn of(sources: Sources, name: &str, scope: Option<&SourceScope>) -> Self {
         let list = with_source(&sources.list, name, scope);
         Self {
@@ -189,12 +183,12 @@ impl Planned {
         find(&self.list, &self.name).is_some_and(|source| source["scope"].is_object())
     }
 
-    /// Whether it is, or was, for every pod.
+    /// Whether the source is, or was, for every pod.
     pub(super) fn is_of_every_pod(&self) -> bool {
         self.change.is_of_every_pod()
     }
 
-    /// Whose credentials it changes: the pods of its scope, and those of the scope that it had.
+    /// The pods whose credentials it changes: those of the new scope, and those of the old one.
     pub(super) fn who(&self) -> Vec<Who> {
         let lists = [&self.sources.list, &self.list];
         let sources = lists.into_iter().filter_map(|list| find(list, &self.name));
@@ -208,13 +202,13 @@ impl Planned {
         who
     }
 
-    /// Whether a namespace's Secret can have it: that is for every pod of the namespace.
+    /// Whether a namespace's Secret can contain it: that Secret is for every pod of the namespace.
     pub(super) fn is_for_namespaces(&self) -> bool {
         let scope = find(&self.list, &self.name).and_then(scope_of);
         scope.is_none_or(|scope| scope.service_accounts.is_empty())
     }
 
-    /// What it does beside the Secret, as `diff` shows it.
+    /// The changes apart from the Secret, as `diff` shows them.
     pub(super) fn text(&self) -> String {
         let mut text = self.change.text();
         if self.is_new() {
@@ -225,8 +219,8 @@ impl Planned {
         text
     }
 
-    /// Permission and entry, before the Secret has the credentials: these never serve a pod outside the scope. Returns what
-    /// was done.
+    /// Writes the permission and the entry. This happens before the credentials are written to the Secret, so that no
+    /// pod outside the scope ever gets them. Returns what was done.
     pub(super) async fn carry_out(
         &self,
         cluster: &Cluster<'_>,
@@ -261,9 +255,9 @@ impl Planned {
     }
 }
 
-/// Waits until the controller has put what is in the source's Secret into `global-pull-secret`, and reports that revision: a status
-/// has no version of a source's Secret. `before`: the reported revision before the change, for a user who may not read that; `None`:
-/// nothing was changed.
+/// Waits until the controller has merged the source's Secret into `global-pull-secret` and reports that revision,
+/// because a status has no version of a source's Secret. `before`: the reported revision before the change, for a user
+/// who may not read `global-pull-secret`; `None`: nothing was changed.
 pub(super) async fn taken_up(
     cluster: &Cluster<'_>,
     name: &str,
@@ -288,7 +282,7 @@ pub(super) async fn taken_up(
     };
     match until_reported(cluster, Program::Controller, name, timeout, look).await {
         Err(late) => {
-            // Its report may say why.
+            // The controller's report may contain the reason.
             must_reach_pods(cluster, name, When::AfterTheRollout).await?;
             Err(late)
         }
@@ -310,10 +304,6 @@ fn is_taken_up(
     wanted.is_some() && wanted == taken && revision.is_some_and(|number| reported >= number)
 }
 
-fn resource() -> ApiResource {
-    ApiResource::erase::<GlobalPullSecret>(&())
-}
-
 fn api(cluster: &Cluster<'_>) -> Api<DynamicObject> {
     cluster.untyped::<GlobalPullSecret>()
 }
@@ -333,7 +323,7 @@ fn find<'a>(list: &'a [Value], name: &str) -> Option<&'a Value> {
     list.iter().find(|source| source["name"] == name)
 }
 
-/// Empty: it is no source.
+/// Empty if it is not a source.
 fn who(list: &[Value], name: &str) -> String {
     let Some(source) = find(list, name) else {
         return String::new();
@@ -341,7 +331,7 @@ fn who(list: &[Value], name: &str) -> String {
     shown(scope_of(source).as_ref())
 }
 
-/// `None`: the source is for every pod.
+/// `None` if the source is for every pod.
 fn scope_of(source: &Value) -> Option<SourceScope> {
     serde_json::from_value(source["scope"].clone()).unwrap_or_default()
 }
@@ -354,9 +344,10 @@ fn names_of(list: &[Value]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::discovery::ApiResource;
 
     fn sources(list: &Value) -> Sources {
-        let mut object = DynamicObject::new("g", &resource());
+        let mut object = DynamicObject::new("g", &ApiResource::erase::<GlobalPullSecret>(&()));
         object.data = json!({"spec": {"sources": list}, "status": {"revision": 4}});
         Sources::of(Some(object))
     }

@@ -1,4 +1,4 @@
-//! Whether a source reaches pods, as the controller reports it: for `add --source --wait`.
+//! Whether a source reaches pods, according to the controller's report; for `add --source --wait`.
 
 use std::time::Duration;
 
@@ -15,55 +15,55 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// What a rollout can still change is no failure yet.
+    /// A state that the rollout can still change is not a failure yet.
     BeforeTheRollout,
     AfterTheRollout,
 }
 
-/// What the controller reports of a source.
+/// The controller's report about a source.
 #[derive(Debug, PartialEq, Eq)]
-enum Report {
-    /// Nothing yet of this configuration.
+enum SourceReport {
+    /// No report about this configuration yet.
     Stale,
     Reaches,
-    /// Its Secret may not be read yet.
+    /// The controller may lack the permission to read its Secret yet.
     Invalid(String),
     NotDeliverable(String),
 }
 
-/// Fails if no pod can get the credentials of the source. Waits some seconds for the controller's report; a controller that
-/// does not report is the subject of the wait for the rollout.
+/// Fails if no pod can get the credentials of the source. Waits some seconds for the controller's report; a missing
+/// report is left to the wait for the rollout.
 pub(super) async fn must_reach_pods(cluster: &Cluster<'_>, source: &str, when: When) -> Result<()> {
     let deadline = Instant::now() + REPORT;
     loop {
         let found = match configuration(cluster).await {
-            // The wait names an outage that lasts.
+            // The wait for the rollout reports a lasting outage.
             Err(failure) if !failure.may_pass() => return Err(failure),
             found => found.ok().flatten(),
         };
         let report = found
             .as_ref()
-            .map_or(Report::Stale, |gps| report(gps, source));
+            .map_or(SourceReport::Stale, |gps| report(gps, source));
         let is_final = match &report {
-            Report::Reaches => return Ok(()),
-            Report::NotDeliverable(_) => true,
-            Report::Stale | Report::Invalid(_) => Instant::now() >= deadline,
+            SourceReport::Reaches => return Ok(()),
+            SourceReport::NotDeliverable(_) => true,
+            SourceReport::Stale | SourceReport::Invalid(_) => Instant::now() >= deadline,
         };
         let can_change =
             found.is_some_and(|gps| gps.spec.kubelet.delivery == DeliveryType::CredentialProvider);
         match report {
-            Report::NotDeliverable(_) if can_change && when == When::BeforeTheRollout => {
+            SourceReport::NotDeliverable(_) if can_change && when == When::BeforeTheRollout => {
                 return Ok(());
             }
             _ if !is_final => sleep(LOOK_AGAIN).await,
-            Report::Stale | Report::Reaches => return Ok(()),
-            Report::Invalid(why) => {
+            SourceReport::Stale | SourceReport::Reaches => return Ok(()),
+            SourceReport::Invalid(why) => {
                 return Err(Failure::no(
                     format!("source `{source}` is not valid: {why}"),
                     "`kubectl globalps check` shows the cause and what to do",
                 ));
             }
-            Report::NotDeliverable(why) => {
+            SourceReport::NotDeliverable(why) => {
                 return Err(Failure::no(
                     format!("source `{source}` reaches no node and no namespace: {why}"),
                     "`kubectl globalps install --delivery CredentialProvider` delivers it to nodes, `--deliver-to-namespaces` into namespaces",
@@ -73,18 +73,18 @@ pub(super) async fn must_reach_pods(cluster: &Cluster<'_>, source: &str, when: W
     }
 }
 
-fn report(gps: &GlobalPullSecret, source: &str) -> Report {
+fn report(gps: &GlobalPullSecret, source: &str) -> SourceReport {
     let Some(status) = &gps.status else {
-        return Report::Stale;
+        return SourceReport::Stale;
     };
     let found = status.sources.iter().find(|found| found.name == source);
     let is_fresh = status.observed_generation >= gps.metadata.generation.unwrap_or_default();
     match found.filter(|_| is_fresh) {
-        None => Report::Stale,
-        Some(found) if !found.valid => Report::Invalid(found.message.clone()),
+        None => SourceReport::Stale,
+        Some(found) if !found.valid => SourceReport::Invalid(found.message.clone()),
         Some(found) if found.delivery == "NotDeliverable" => {
-            Report::NotDeliverable(found.message.clone())
+            SourceReport::NotDeliverable(found.message.clone())
         }
-        Some(_) => Report::Reaches,
+        Some(_) => SourceReport::Reaches,
     }
 }

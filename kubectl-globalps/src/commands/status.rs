@@ -19,7 +19,7 @@ use crate::follow::live::Follow;
 use crate::follow::nodes::follow_some;
 use crate::terminal::printer::{Printer, Stream};
 use crate::view::hypershift::Seen;
-use crate::view::listing::{Listing, Snapshot};
+use crate::view::listing::{Listing, RegistrySnapshot};
 use crate::view::status::{
     ADD, FOLLOW, Goal, Health, STALE, SYNCERS, State, Status, Summary, advice, missing,
     of_credentials,
@@ -144,7 +144,7 @@ async fn registries(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Opt
         Sight::Absent => Secret::default(),
         Sight::Hidden => return Ok(None),
     };
-    Ok(Some(Listing::of(Snapshot {
+    Ok(Some(Listing::of(RegistrySnapshot {
         gps,
         global: Some(&global),
         revisions: &[],

@@ -1,4 +1,4 @@
-//! `status --namespaces`: every namespace, with the state of its pull secret.
+//! `status --namespaces`: all namespaces, with the state of their pull secrets.
 
 use globalps_core::names;
 use globalps_core::namespaces::Selection;
@@ -19,7 +19,7 @@ use crate::view::namespaces::{NamespaceRow, Snapshot, rows, table};
 struct Listing<'a> {
     /// Name of the Secret in the namespaces.
     secret_name: &'a str,
-    /// `Admission` or `ServiceAccounts`; empty: unknown.
+    /// `Admission` or `ServiceAccounts`; empty if unknown.
     attach: &'a str,
     namespaces: &'a [NamespaceRow],
 }
@@ -50,7 +50,7 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
             global.get_metadata_opt(names::GLOBAL_SECRET)
         ),
     );
-    // Who may not read it sees no old content.
+    // A user who may not read it sees no old content.
     let in_force = allowed(global)?.flatten();
     let in_force = in_force.as_ref().map(InForce::of);
     let rows = rows(&Snapshot {

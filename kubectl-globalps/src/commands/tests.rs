@@ -12,6 +12,7 @@ mod paused;
 mod restore;
 mod source;
 mod unfinished;
+mod verbs;
 mod why;
 mod why_advice;
 mod why_broken;
@@ -26,12 +27,12 @@ use super::fake_objects::{config, deployment, kept, secret};
 use crate::commands::examples::sample;
 use crate::commands::fake_api::{CommandLine as _, FakeApi, Objects, Right, path, run};
 use crate::error::{Exit, Failure, Result};
-use crate::view::check::{Permission, Place, permissions_of_commands};
+use crate::view::check::{Permission, PermissionScope, permissions_of_commands};
 
 const AUTH: &str = "dTpw";
 const OTHER_AUTH: &str = "dTpx";
 
-/// What is in force: of the additional pull secret, and of the original.
+/// The content in force: of the additional pull secret, and of the original.
 fn in_force(additional: &[(&str, &str)], original: &[(&str, &str)]) -> Value {
     let merged: Vec<(&str, &str)> = original.iter().chain(additional).copied().collect();
     let mut global = kept("3", &merged);
@@ -101,7 +102,7 @@ fn an_installation_stays_in_its_namespace() {
     }
 }
 
-/// It was assigned this moment, by the clock of the cluster.
+/// The node was assigned the revision just now, by the cluster's clock.
 #[test]
 fn an_admin_whose_clock_is_ahead_sees_no_node_as_unresponsive() {
     let ahead = 300;
@@ -211,8 +212,8 @@ fn explain_names_credentials_that_others_shadow() {
     }
 }
 
-/// Metadata of a Secret as the controller of Sealed Secrets creates it from the manifest in the documentation. Its field
-/// manager says little.
+/// Metadata of a Secret that the controller of Sealed Secrets creates from the documented manifest. Its field manager
+/// has an uninformative name.
 fn of_sealed_secret() -> Value {
     let page = include_str!("../../../docs/ecosystem.md");
     let block = page.split_once("<!-- test: sealed-secret -->\n```yaml\n");
@@ -390,7 +391,7 @@ fn a_wait_ends_where_nothing_will_happen() {
 
 #[test]
 fn a_wait_for_a_node_that_is_not_there_fails() {
-    // They wait for seconds.
+    // Each takes seconds.
     std::thread::scope(|scope| {
         for flags in ["--node new", "--node node-1 --node new"] {
             scope.spawn(move || {
@@ -432,7 +433,7 @@ fn undo_does_not_go_back_where_another_pull_secret_is_the_cause() {
         Ok(Exit::Done),
         "an earlier one"
     );
-    // The Secret was changed since.
+    // The Secret has changed since.
     let changed = rolled_out();
     let changed = changed.with_object(
         &path("secrets", names::GLOBAL_SECRET),
@@ -496,7 +497,7 @@ fn a_huge_timeout_is_no_timeout() {
     }
 }
 
-/// The cluster once the controller has acted on the change.
+/// Applies the controller's reaction to the change.
 fn act(objects: &mut Objects) {
     let additional = objects.get(&path("secrets", names::ADDITIONAL_SECRET));
     let version = additional.map(|secret| secret["metadata"]["resourceVersion"].clone());
@@ -557,9 +558,9 @@ fn right(permission: &Permission) -> Right {
         group => format!(".{group}"),
     };
     let namespace = match permission.place {
-        Place::Secrets => names::NAMESPACE,
-        Place::Controller => names::CONTROLLER_NAMESPACE,
-        Place::Cluster => "",
+        PermissionScope::Secrets => names::NAMESPACE,
+        PermissionScope::Controller => names::CONTROLLER_NAMESPACE,
+        PermissionScope::Cluster => "",
     };
     Right {
         verb: permission.verb.to_owned(),
@@ -605,7 +606,7 @@ fn check_names_exactly_the_permissions_that_each_command_needs() {
         };
         let needed: Vec<&Permission> = all.iter().filter(is_named).collect();
         let rights = needed.iter().map(|permission| right(permission)).collect();
-        // A rollout that runs is not resumed.
+        // `resume` needs a paused rollout.
         let spec = json!({"rollout": {"paused": line.starts_with("resume")}});
         let api = rolled_out_with(&spec)
             .with_controller(act)
@@ -615,7 +616,7 @@ fn check_names_exactly_the_permissions_that_each_command_needs() {
         for missing in needed {
             let covers = |it: &&Permission| right(it).covers(&right(missing));
             let rights = all.iter().filter(|it| !covers(it)).map(right);
-            // A rollout that does not end: else it may end before the refusal of a watch arrives.
+            // A rollout that does not end; otherwise it may end before the watch's 403 arrives.
             let api = rolled_out_with(&spec).allow_only(rights.collect());
             let ran = api.run(line);
             let is_refused = ran.as_ref().is_err_and(|failure| failure.is(403));
@@ -702,7 +703,7 @@ fn list_shows_what_it_may_read_and_names_the_rest() {
         out.contains("original openshift-config/pull-secret"),
         "{out}"
     );
-    // Who may not list the Secrets of all namespaces does not see how many have those of a scope.
+    // A user who may not list Secrets in all namespaces doesn't see how many namespaces have those of a scope.
     assert!(
         err.contains("this user may not list Secrets `global-pull-secret` of all namespaces"),
         "{err}"
@@ -756,7 +757,7 @@ Syncers      3/3 ready"
 Controller   unknown: this user may not get its Deployment
 Syncers      unknown: this user may not get their DaemonSet"
     );
-    // A syncer of a node that is not ready is not starting.
+    // A syncer on a node that is not ready does not count as starting.
     let ready = |status: &str| json!([{"type": "Ready", "status": status}]);
     let node = |status| json!({"metadata": {}, "status": {"conditions": ready(status)}});
     let api = sample()
@@ -786,7 +787,7 @@ Syncers      unknown: this user may not get their DaemonSet"
         out.contains("2 of 3 syncers are ready: 1 node is not Ready"),
         "{out}"
     );
-    // What does not run is shown also where there is nothing to show otherwise.
+    // A program that does not run is reported even if there is nothing else to show.
     let api = FakeApi::new(&[(
         &path("deployments", names::CONTROLLER),
         deployment(names::NAMESPACE, 0, 0),

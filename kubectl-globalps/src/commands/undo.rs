@@ -1,26 +1,40 @@
-//! `undo`: goes back to an additional pull secret that was rolled out before.
+//! `undo`: goes back to an additional pull secret, or to the source Secret of a hub, that was rolled out before.
 
+use globalps_core::api::FleetPullSecret;
 use globalps_core::names;
 use globalps_dockerconfig::DockerConfig;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use kube::api::ListParams;
 
+use super::fleet::wait::{follow_clusters_if, taken_up};
 use super::forget::withdraw;
 use super::history;
+use super::output::{show_change, show_done};
 use super::pull_secret;
 use super::restarts;
 use super::restore_configuration::must_not_be_held;
 use super::wait::{follow_if, may_wait};
 use super::waiting_pods::after_wait;
-use crate::cli::{Connection, DryRun, Undo};
+use crate::cli::completion::Suggestion;
+use crate::cli::{Connection, DryRun, FleetUndo, Undo};
+use crate::cluster::fleet::find;
 use crate::cluster::{Cluster, must_watch};
 use crate::error::{Exit, Failure, Result};
-use crate::secret::additional::{may_change, refuse_deleted, refuse_immutable, valid_in};
-use crate::secret::changes::{Change, InForce, Kind, changes, reach_nodes, text_of_all};
+use crate::secret::additional::{may_change_key, refuse_deleted, refuse_immutable, valid_in};
+use crate::secret::changes::{
+    ChangeKind, InForce, RegistryChange, changes, reach_nodes, text_of_all,
+};
 use crate::secret::effects::Differs;
 use crate::secret::history::{Revision, last_other};
 use crate::terminal::{Printer, confirm};
+use crate::view::fleet::title;
+use crate::view::fleet::verdict::Goal as GoalOfClusters;
 use crate::view::status::{ANOTHER_CHANGED, Goal};
+
+/// Of the source Secret of a hub.
+const IF_IMMUTABLE: &str = "delete it and create it again without `immutable: true`; meanwhile every cluster keeps what it has";
 
 pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.rollout.wait, args.dry_run)?;
@@ -55,22 +69,12 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
         history::hint(args.to_revision, forgotten)
     })?;
     let number = revision.number;
-    if now.is_some_and(|now| now.means_the_same(&revision.config)) {
-        printer.note(format_args!(
-            "the additional pull secret is already the one of revision {number}"
-        ));
-        return Ok(Exit::Done);
-    }
-    if let Some(secret) = &existing {
-        refuse_immutable(secret)?;
-        let owner = may_change(secret, args.owner.force_conflicts)?;
-        pull_secret::warn_of_owners(printer, owner);
-    }
     let changed = changes(&in_force, &revision.config);
-    let is_restored = |change: &&Change| !matches!(change.change, Kind::Removed | Kind::Shadowed);
+    let is_restored = |change: &&RegistryChange| {
+        !matches!(change.change, ChangeKind::Removed | ChangeKind::Shadowed)
+    };
     let restored = changed.iter().filter(is_restored);
     let restored: Vec<String> = restored.map(|it| it.registry.clone()).collect();
-    let change = text_of_all(&changed, "on the nodes");
     let (global, gps) = pull_secret::seen(&cluster).await;
     let deliveries = restarts::deliveries(&cluster, global.as_ref(), gps.as_ref()).await;
     let differs = Differs {
@@ -78,16 +82,23 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
         on_nodes: reach_nodes(&changed),
         has_scope: false,
     };
-    let effects = deliveries.effects(&revision.config, differs).sentences();
-    let question = format!("Go back to the additional pull secret of revision {number}?");
-    let asked = Asked {
-        change: &change,
-        effects: &effects,
-        question: &question,
-        yes: args.yes,
-    };
-    roll_back(&cluster, existing, place, revision, asked, args.dry_run).await?;
-    if args.dry_run != DryRun::None {
+    let is_written = roll_back(
+        &cluster,
+        RollBack {
+            place,
+            existing,
+            revision,
+            already: format!("the additional pull secret is already the one of revision {number}"),
+            if_immutable: None,
+            force: args.owner.force_conflicts,
+            change: text_of_all(&changed, "on the nodes"),
+            effects: deliveries.effects(&revision.config, differs).sentences(),
+            question: format!("Go back to the additional pull secret of revision {number}?"),
+            yes: args.yes,
+            dry_run: args.dry_run,
+        },
+    );
+    if !is_written.await? {
         return Ok(Exit::Done);
     }
     withdraw(&cluster, number).await?;
@@ -98,8 +109,63 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
     Ok(exit)
 }
 
+pub(super) async fn undo_in_clusters(
+    args: &FleetUndo,
+    flags: &Connection,
+    printer: &Printer,
+) -> Result<Exit> {
+    may_wait(args.wait.wait, args.dry_run)?;
+    let cluster = Cluster::connect(flags, printer)?;
+    let fleet = find(&cluster, &args.fleet).await?;
+    let source = &fleet.spec.secret_ref;
+    let place = (source.name.as_str(), source.key.as_str());
+    let revisions = revisions_of(&cluster, &fleet).await?;
+    let existing = pull_secret::get(&cluster, place.0).await?;
+    let now = existing
+        .as_ref()
+        .and_then(|secret| valid_in(secret, place.1));
+    // Clusters keep the last valid content of a source that isn't valid.
+    let in_clusters = match (&now, &existing) {
+        (None, Some(_)) => revisions.first().map(|newest| newest.config.clone()),
+        _ => now.clone(),
+    };
+    let before = (now.as_ref(), &InForce::default());
+    let revision = choose(&revisions, args.to_revision, before, kept)?;
+    let number = revision.number;
+    let in_clusters = InForce::only(in_clusters.unwrap_or_default());
+    let is_written = roll_back(
+        &cluster,
+        RollBack {
+            place,
+            existing,
+            revision,
+            already: format!(
+                "source Secret `{}` has the credentials of revision {number} already",
+                place.0
+            ),
+            if_immutable: Some(IF_IMMUTABLE),
+            force: args.force_conflicts,
+            change: text_of_all(&changes(&in_clusters, &revision.config), "in the clusters"),
+            effects: Vec::new(),
+            question: format!(
+                "Write the credentials of revision {number} into Secret `{}/{}` and roll them out?",
+                cluster.namespace, place.0
+            ),
+            yes: args.yes,
+            dry_run: args.dry_run,
+        },
+    );
+    if !is_written.await? {
+        return Ok(Exit::Done);
+    }
+    if args.wait.wait {
+        taken_up(&cluster, &args.fleet, args.wait.timeout).await?;
+    }
+    follow_clusters_if(&cluster, &args.fleet, GoalOfClusters::Synced, &args.wait).await
+}
+
 /// The revision of this number, or the newest that changes something on nodes that have what there is `now`. `hint`: from the numbers that are kept.
-pub(super) fn choose<'a>(
+fn choose<'a>(
     revisions: &'a [Revision],
     number: Option<i64>,
     (now, in_force): (Option<&DockerConfig>, &InForce),
@@ -118,54 +184,126 @@ pub(super) fn choose<'a>(
     found.ok_or_else(|| Failure::new(missing, hint(revisions)))
 }
 
-/// What the user sees before a change.
-pub(super) struct Asked<'a> {
-    pub change: &'a str,
-    /// What it does beside, each a sentence.
-    pub effects: &'a [String],
-    pub question: &'a str,
-    /// The flag that answers it.
-    pub yes: bool,
+/// Revisions that may be gone back to, each with the time when all had it.
+pub(super) fn revision_choices(revisions: &[Revision]) -> Vec<Suggestion> {
+    let choice = |revision: &Revision| {
+        let time = revision.rolled_out.map(|time| time.to_string());
+        (revision.number.to_string(), time.unwrap_or_default())
+    };
+    revisions.iter().map(choice).collect()
 }
 
-/// Shows what changes and what it does beside, asks, and writes the revision into the Secret; whatever else is in it stays. `place`: name of the
-/// Secret, and key.
-pub(super) async fn roll_back(
+/// The revisions that every cluster had, the newest first.
+pub(super) async fn revisions_of(
     cluster: &Cluster<'_>,
-    existing: Option<Secret>,
-    place: (&str, &str),
-    revision: &Revision,
-    asked: Asked<'_>,
-    dry_run: DryRun,
-) -> Result<()> {
-    let printer = cluster.printer();
-    if dry_run == DryRun::None {
-        printer.note(asked.change.trim_end());
-    } else {
-        printer.data(asked.change);
+    fleet: &FleetPullSecret,
+) -> Result<Vec<Revision>> {
+    let labels = format!("{}={}", names::FLEET_LABEL, fleet.name_any());
+    let api = cluster.api::<Secret>();
+    let doing = format!("list the revisions of `{}`", title(fleet));
+    let params = ListParams::default().labels(&labels);
+    let secrets = cluster.call(&doing, api.list(&params)).await?;
+    Ok(rolled_out(fleet, &secrets.items))
+}
+
+fn rolled_out(fleet: &FleetPullSecret, secrets: &[Secret]) -> Vec<Revision> {
+    let own = secrets
+        .iter()
+        .filter_map(|secret| own_revision(fleet, secret));
+    let mut revisions: Vec<Revision> = own
+        .filter(|revision| revision.rolled_out.is_some())
+        .collect();
+    revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
+    revisions
+}
+
+/// The hub rolls out only Secrets that this `FleetPullSecret` owns. Those of an earlier one with its name may hold a revoked
+/// password, and anybody who may create Secrets can give one the label and the annotations.
+pub(super) fn own_revision(fleet: &FleetPullSecret, secret: &Secret) -> Option<Revision> {
+    let uid = fleet.metadata.uid.as_ref()?;
+    let owner = secret.owner_references().first()?;
+    let revision = Revision::of(secret).filter(|_| owner.uid == *uid)?;
+    let name = names::fleet_revision(&fleet.name_any(), revision.number);
+    (secret.name_any() == name).then_some(revision)
+}
+
+fn kept(revisions: &[Revision]) -> String {
+    if revisions.is_empty() {
+        return "no revision has been in force in every cluster yet".to_owned();
     }
-    for sentence in asked.effects {
+    let numbers: Vec<String> = revisions.iter().map(|it| it.number.to_string()).collect();
+    format!(
+        "the revisions that every cluster had are kept: {}; `spec.historyLimit` says how many",
+        numbers.join(", ")
+    )
+}
+
+/// A Secret that gets the content of a revision.
+struct RollBack<'a> {
+    /// Name of the Secret, and key.
+    place: (&'a str, &'a str),
+    existing: Option<Secret>,
+    revision: &'a Revision,
+    /// The message where the Secret means the same.
+    already: String,
+    /// The hint for an immutable Secret, if it is another one than for every Secret.
+    if_immutable: Option<&'a str>,
+    /// Disregards other owners.
+    force: bool,
+    /// What the user sees before the change.
+    change: String,
+    /// What it does beside, each a sentence.
+    effects: Vec<String>,
+    question: String,
+    /// The flag that answers it.
+    yes: bool,
+    dry_run: DryRun,
+}
+
+/// Shows what changes and what it does beside, asks, and writes the revision into the Secret; whatever else is in it stays.
+/// `false`: it wrote nothing.
+async fn roll_back(cluster: &Cluster<'_>, back: RollBack<'_>) -> Result<bool> {
+    let printer = cluster.printer();
+    let (name, key) = back.place;
+    let (revision, dry_run) = (back.revision, back.dry_run);
+    if let Some(secret) = &back.existing {
+        if valid_in(secret, key).is_some_and(|now| now.means_the_same(&revision.config)) {
+            printer.note(back.already);
+            return Ok(false);
+        }
+        let owner = may_write(secret, key, back.if_immutable, back.force)?;
+        pull_secret::warn_of_owners(printer, owner);
+    }
+    show_change(printer, &back.change, dry_run);
+    for sentence in back.effects {
         printer.note(sentence);
     }
     if dry_run == DryRun::None {
-        confirm(&cluster.title(), asked.question, asked.yes)?;
+        confirm(&cluster.title(), &back.question, back.yes)?;
     }
     if dry_run != DryRun::Client {
-        let secret = with_content(existing, place, revision.bytes.clone());
+        let secret = with_content(back.existing, back.place, revision.bytes.clone());
         pull_secret::put(cluster, secret, dry_run).await?;
     }
-    let done = format!(
-        "secret/{} rolled back to revision {}{}",
-        place.0,
-        revision.number,
-        dry_run.suffix()
-    );
-    if dry_run == DryRun::None {
-        printer.data(&done);
-    } else {
-        printer.note(done);
-    }
-    Ok(())
+    let number = revision.number;
+    let done = format_args!("secret/{name} rolled back to revision {number}");
+    show_done(printer, done, dry_run);
+    Ok(dry_run == DryRun::None)
+}
+
+/// Refuses to write into a Secret that can't be changed, or that another program would restore.
+fn may_write(
+    secret: &Secret,
+    key: &str,
+    if_immutable: Option<&str>,
+    force: bool,
+) -> Result<Option<String>> {
+    refuse_deleted(secret)?;
+    refuse_immutable(secret).map_err(|failure| match if_immutable {
+        Some(hint) => Failure::new(failure.message, hint),
+        None => failure,
+    })?;
+    may_change_key(secret, key, force)
 }
 
 /// The Secret with this content; whatever else is in it stays.
@@ -185,4 +323,127 @@ fn with_content(existing: Option<Secret>, (name, key): (&str, &str), bytes: Vec<
         .get_or_insert_default()
         .insert(key.to_owned(), ByteString(bytes));
     secret
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::view::fleet::tests::fleet;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+    fn owner(uid: &str) -> OwnerReference {
+        OwnerReference {
+            uid: uid.to_owned(),
+            ..OwnerReference::default()
+        }
+    }
+
+    fn secret(number: &str, is_rolled_out: bool, content: &str) -> Secret {
+        let mut secret = Secret::default();
+        secret.metadata.name = Some(format!("team-a-revision-{number}"));
+        secret.metadata.owner_references = Some(vec![owner("fleet-1")]);
+        let annotations = secret.annotations_mut();
+        annotations.insert(names::REVISION_ANNOTATION.to_owned(), number.to_owned());
+        if is_rolled_out {
+            let time = "2026-01-01T00:00:00Z".to_owned();
+            annotations.insert(names::ROLLED_OUT_ANNOTATION.to_owned(), time);
+        }
+        let content = format!(r#"{{"auths":{{"{content}":{{"auth":"dTpw"}}}}}}"#);
+        let content = ByteString(content.into_bytes());
+        secret.data = Some([(names::DATA_KEY.to_owned(), content)].into());
+        secret
+    }
+
+    #[test]
+    fn only_revisions_that_every_cluster_had_come_back() {
+        let mut other = secret("5", true, "other");
+        other.metadata.name = Some("something-else".to_owned());
+        let mut of_earlier = secret("98", true, "revoked");
+        of_earlier.metadata.owner_references = Some(vec![owner("fleet-0")]);
+        let mut of_nobody = secret("99", true, "planted");
+        of_nobody.metadata.owner_references = None;
+        let secrets = [
+            of_earlier,
+            of_nobody,
+            secret("2", true, "a"),
+            secret("10", true, "b"),
+            secret("11", false, "c"),
+            other,
+        ];
+        let owner_fleet = fleet("Synced", 11);
+        let revisions = rolled_out(&owner_fleet, &secrets);
+        let numbers: Vec<i64> = revisions.iter().map(|it| it.number).collect();
+        assert_eq!(numbers, [10, 2]);
+        let config = |registry: &str| {
+            let secret = secret("1", true, registry);
+            valid_in(&secret, names::DATA_KEY)
+        };
+        let hint = "the revisions that every cluster had are kept: 10, 2; `spec.historyLimit` says how many";
+        for (asked, now, expected) in [
+            (None, config("c"), Ok(10)),
+            (None, config("b"), Ok(2)),
+            (None, None, Ok(10)),
+            (Some(2), config("b"), Ok(2)),
+            (
+                Some(11),
+                config("b"),
+                Err(("revision 11 is not kept", hint)),
+            ),
+        ] {
+            let found = choose(&revisions, asked, (now.as_ref(), &InForce::default()), kept);
+            let found = found
+                .map(|it| it.number)
+                .map_err(|it| (it.message, it.hint));
+            let expected = expected.map_err(|(a, b): (&str, &str)| (a.to_owned(), b.to_owned()));
+            assert_eq!(found, expected, "{asked:?}");
+        }
+        let failure =
+            choose(&[], None, (None, &InForce::default()), kept).expect_err("none is kept");
+        assert_eq!(
+            (failure.message.as_str(), failure.hint.as_str()),
+            (
+                "there is nothing to go back to",
+                "no revision has been in force in every cluster yet"
+            )
+        );
+    }
+
+    #[test]
+    fn a_secret_of_another_program_is_left_to_it() {
+        for (manager, immutable, force, expected) in [
+            ("kubectl-edit", false, false, Ok(None)),
+            (
+                "argocd-controller",
+                false,
+                true,
+                Ok(Some("argocd-controller")),
+            ),
+            (
+                "argocd-controller",
+                false,
+                false,
+                Err("Secret `s` belongs to `argocd-controller`, which would undo the change"),
+            ),
+            ("kubectl", true, true, Err("Secret `s` is immutable")),
+        ] {
+            let mut secret = Secret {
+                immutable: Some(immutable),
+                ..Secret::default()
+            };
+            secret.metadata.name = Some("s".to_owned());
+            let entry =
+                serde_json::json!({"manager": manager, "fieldsV1": {"f:data": {"f:config": {}}}});
+            let entry = serde_json::from_value(entry).expect("an entry");
+            secret.metadata.managed_fields = Some(vec![entry]);
+            let found = may_write(&secret, "config", Some("a hint"), force);
+            let found = found.map_err(|failure| {
+                assert_eq!(failure.hint == "a hint", immutable, "{failure:?}");
+                failure.message
+            });
+            let expected = expected
+                .map(|it| it.map(str::to_owned))
+                .map_err(str::to_owned);
+            assert_eq!(found, expected, "{manager}");
+        }
+    }
 }

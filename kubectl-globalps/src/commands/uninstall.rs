@@ -7,7 +7,7 @@ use globalps_core::api::{
     Attach, GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef, SourceRef,
 };
 use globalps_core::names;
-use globalps_manifests::{Agent, Install as Manifests, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{Agent, Manifests, NamespaceAccess, OperatorAccess};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
@@ -142,7 +142,7 @@ fn ask(cluster: &Cluster<'_>, installer: Option<&Installer>, is_confirmed: bool)
     confirm(&cluster.title(), question, is_confirmed)
 }
 
-/// The installation's objects, and what a controller that was removed too early may have left.
+/// Deletes the installation's objects, and what a controller that was deleted too early may have left.
 async fn delete_all(cluster: &Cluster<'_>, objects: &[Object], deadline: Instant) -> Result<()> {
     for object in objects {
         delete(cluster, object).await?;
@@ -173,7 +173,7 @@ async fn delete_additional(cluster: &Cluster<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Removes all sources, but not their Secrets, and turns off delivery to namespaces and operators.
+/// Removes all sources, but not their Secrets, and disables delivery to namespaces and operators.
 async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<()> {
     if facts.gps().is_none() {
         return Ok(());
@@ -223,16 +223,16 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
             name: openshift_name.to_owned(),
             key: names::DATA_KEY.to_owned(),
         });
-    // Only what and where they are counts here, so the images may be any.
+    // Only type and name of the objects matter here, so the images are arbitrary.
     let manifests = Manifests {
         namespace: namespace.to_owned(),
         original: Some(original),
-        // Their Roles have one name, whatever is in them.
+        // The Role's name doesn't depend on the sources.
         sources: vec![SourceRef {
             name: String::new(),
             scope: None,
         }],
-        // Of both forms: with the policy there is all of them.
+        // Covers both forms: `Admission` includes the objects of the other one.
         image_pull_secrets: Some(NamespaceAccess {
             secret_name: String::new(),
             attach: Attach::Admission,

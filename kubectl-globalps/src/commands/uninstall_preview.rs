@@ -14,10 +14,10 @@ use crate::cluster::{Cluster, Facts};
 use crate::error::{Exit, Result, or_absent};
 use crate::view::status::{Status, left};
 
-/// There is nothing of globalps.
+/// The message if there is nothing of globalps.
 pub(super) const NOTHING: &str = "globalps is not installed: there is nothing to delete";
 
-/// Whether there is an object to delete. `objects`: as for [`show`].
+/// Whether there is an object to delete. `objects`: see [`show`].
 pub(super) async fn is_any_there(cluster: &Cluster<'_>, objects: &[Object]) -> Result<bool> {
     for object in std::iter::once(&additional(cluster)).chain(objects) {
         if is_deleted(cluster, object, DryRun::Client).await? {
@@ -27,7 +27,7 @@ pub(super) async fn is_any_there(cluster: &Cluster<'_>, objects: &[Object]) -> R
     Ok(false)
 }
 
-/// The credentials that are deleted, and how to save them.
+/// Announces the deleted credentials, and how to save them.
 pub(super) fn announce_credentials(cluster: &Cluster<'_>, facts: &Facts) {
     if facts.additional() == Sight::Absent {
         return;
@@ -48,7 +48,7 @@ fn additional(cluster: &Cluster<'_>) -> Object {
     Object::named("v1", "Secret", namespace, names::ADDITIONAL_SECRET)
 }
 
-/// Lists it. `objects`: those that are deleted if they exist.
+/// Lists what is deleted. `objects`: candidates, of which the existing ones are deleted.
 pub(super) async fn show(
     cluster: &Cluster<'_>,
     facts: &Facts,
@@ -75,7 +75,7 @@ pub(super) async fn show(
     Ok(Exit::Done)
 }
 
-/// Whether the object exists; the API server validates the deletion if it is asked to.
+/// Whether the object exists; with `--dry-run=server`, the API server validates its deletion.
 async fn is_deleted(cluster: &Cluster<'_>, object: &Object, dry_run: DryRun) -> Result<bool> {
     if dry_run == DryRun::Server {
         return object.delete(cluster, true).await;
@@ -86,7 +86,7 @@ async fn is_deleted(cluster: &Cluster<'_>, object: &Object, dry_run: DryRun) -> 
     Ok(or_absent(found)?.is_some())
 }
 
-/// What happens to the nodes, before the question.
+/// Announces what happens to the nodes, before the prompt.
 pub(super) fn announce_nodes(cluster: &Cluster<'_>, facts: &Facts, skip_unreachable: bool) {
     let lines = nodes(facts, skip_unreachable, cluster.now());
     if !lines.is_empty() {

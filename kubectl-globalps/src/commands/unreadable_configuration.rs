@@ -1,4 +1,5 @@
-//! A `GlobalPullSecret` that can't be decoded: `install` still brings what rejects such objects, and changes nothing of it.
+//! A `GlobalPullSecret` that can't be decoded: `install` still applies the policy that rejects such objects, and leaves
+//! the object unchanged.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::decode::Item;
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cluster::client::{Cluster, unreadable};
 use crate::error::{Result, or_absent};
 
-/// What the permissions and policies of `install` depend on.
+/// The fields that the permissions and policies of `install` depend on.
 const GRANTED: [&str; 8] = [
     "/spec/imagePullSecrets/enabled",
     "/spec/imagePullSecrets/secretName",
@@ -22,8 +23,8 @@ const GRANTED: [&str; 8] = [
 ];
 const DOING: &str = "get the GlobalPullSecret";
 
-/// The installed configuration, and whether it can be decoded: else it has only what permissions depend on, and there is a warning.
-/// `is_changed`: then one that can't be decoded is an error.
+/// The installed configuration, and whether it can be decoded. If not, returns only the fields that permissions depend
+/// on, and warns. `is_changed`: the command changes the configuration, so one that can't be decoded is an error.
 pub(super) async fn installed(
     cluster: &Cluster<'_>,
     is_changed: bool,
@@ -46,7 +47,7 @@ pub(super) async fn installed(
     Ok((Some(config), false))
 }
 
-/// `None`: one of these fields is what can't be decoded.
+/// `None` if one of these fields can't be decoded.
 fn legible(object: &Value) -> Option<GlobalPullSecret> {
     let mut picked = json!({"metadata": {"name": names::GLOBAL_SECRET}, "spec": {}});
     for path in GRANTED {

@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 
 use crate::cli::Validate;
 use crate::credentials::file::read;
-use crate::credentials::manifest::{Content, contents};
+use crate::credentials::manifest::{CredentialsDocument, contents};
 use crate::error::{Exit, Result};
 use crate::secret::findings;
 use crate::terminal::printer::Printer;
 
-/// What there is to say of one Secret, or of the file.
-struct Verdict {
+/// The findings of one Secret, or of the file.
+struct SecretFindings {
     secret: Option<String>,
     registries: Vec<String>,
     findings: Vec<Finding>,
 }
 
-/// What to say before reading; `is_terminal`: of stdin.
+/// A message before reading; `is_terminal`: of stdin.
 fn announcement(file: &Path, is_terminal: bool) -> Option<String> {
     let end = if cfg!(windows) {
         "Ctrl-Z and Enter"
@@ -40,20 +40,20 @@ pub(super) fn run(args: &Validate, printer: &Printer) -> Result<Exit> {
     if let Some(text) = announcement(file, std::io::stdin().is_terminal()) {
         printer.note(text);
     }
-    let verdicts: Vec<Verdict> = contents(&read(file)?)?
+    let verdicts: Vec<SecretFindings> = contents(&read(file)?)?
         .into_iter()
-        .map(Verdict::new)
+        .map(SecretFindings::new)
         .collect();
     printer.print(&args.output, ("the findings", &json(&verdicts)), [], || {
         let name = verdicts.len() > 1;
         let lines: Vec<String> = verdicts.iter().map(|verdict| verdict.text(name)).collect();
         printer.data(&lines.join("\n"));
     })?;
-    Ok(Exit::of(verdicts.iter().all(Verdict::is_valid)))
+    Ok(Exit::of(verdicts.iter().all(SecretFindings::is_valid)))
 }
 
-impl Verdict {
-    fn new(content: Content) -> Self {
+impl SecretFindings {
+    fn new(content: CredentialsDocument) -> Self {
         let registries = parse(&content.bytes).map(|config| {
             let entries = config.entries().iter();
             entries.map(|entry| shown_key(entry.key())).collect()
@@ -87,8 +87,8 @@ impl Verdict {
     }
 }
 
-/// All Secrets together; each finding with its Secret's name, where it has one.
-fn json(verdicts: &[Verdict]) -> Value {
+/// All Secrets together; each finding with the name of its Secret, if it has one.
+fn json(verdicts: &[SecretFindings]) -> Value {
     let finding = |secret: &Option<String>, finding: &Finding| {
         let mut finding = json!(finding);
         if let Some(secret) = secret {
@@ -101,7 +101,7 @@ fn json(verdicts: &[Verdict]) -> Value {
         .flat_map(|verdict| verdict.findings.iter().map(|f| finding(&verdict.secret, f)))
         .collect();
     let registries: Vec<&String> = verdicts.iter().flat_map(|v| &v.registries).collect();
-    let valid = verdicts.iter().all(Verdict::is_valid);
+    let valid = verdicts.iter().all(SecretFindings::is_valid);
     json!({"valid": valid, "registries": registries, "findings": findings})
 }
 

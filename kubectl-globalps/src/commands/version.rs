@@ -1,4 +1,4 @@
-//! `version`: of the plugin, and the controller's image where a cluster can be asked.
+//! `version`: of the plugin, and of the controller's image if a cluster can be reached.
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ pub(super) async fn run(args: &Version, flags: &Connection, printer: &Printer) -
     let controller = if args.client {
         None
     } else {
-        // No cluster is no error: the plugin's own version is known all the same.
+        // No cluster is not an error: the plugin's own version is known anyway.
         controller_image(flags, printer)
             .await
             .unwrap_or_else(|failure| {

@@ -63,19 +63,20 @@ pub(super) async fn until_reported(
     }
 }
 
-/// What nodes go on with: their restoration, where one is under way, or else the rollout.
-pub(super) async fn goal_of_nodes(cluster: &Cluster<'_>, wait: &Wait) -> Result<Goal> {
-    if !wait.wait {
-        return Ok(Goal::Synced);
-    }
-    let facts = Facts::observe(cluster).await?;
-    Ok(if is_restoring(&facts) && facts.is_in_force() {
+/// As [`follow_if`], what nodes continue with: their restoration, where one is in progress, otherwise the rollout.
+pub(super) async fn follow_nodes_if(cluster: &Cluster<'_>, wait: &Wait) -> Result<Exit> {
+    let is_restoration = wait.wait && {
+        let facts = Facts::observe(cluster).await?;
+        is_restoring(&facts) && facts.is_in_force()
+    };
+    let goal = if is_restoration {
         Goal::Restored {
             skip_unreachable: false,
         }
     } else {
         Goal::Synced
-    })
+    };
+    follow_if(cluster, goal, wait).await
 }
 
 /// Follows the rollout where that was asked for, and else says how to.

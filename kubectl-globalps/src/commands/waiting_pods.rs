@@ -1,4 +1,4 @@
-//! Pods that wait for an image after credentials were added: how many, and `--retry-pods`.
+//! Pods that wait for an image after credentials were added: their number, and `--retry-pods`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,16 +21,16 @@ use crate::secret::additional::data_of;
 use crate::terminal::number;
 use crate::view::why::{Added, Waiting, summary, untouched};
 
-/// How long pods are tried whose disruption budget does not allow it yet.
+/// How long to retry pods whose disruption budget doesn't permit an eviction yet.
 const RETRY_FOR: Duration = Duration::from_mins(2);
-/// Between two attempts.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_secs(5);
 const BUDGET: &str = "their disruption budget did not allow it in time";
 const LATE: &str = "the time limit was reached";
 const GONE: &str = "they changed meanwhile";
 
-/// Says how many pods wait for an image of these registries, and with `--retry-pods` evicts them. `source`: of the credentials,
-/// where it can have a scope.
+/// Reports how many pods wait for an image of these registries, and evicts them with `--retry-pods`. `source`: of the
+/// credentials, if it can have a scope.
 pub(super) async fn after_wait(
     cluster: &Cluster<'_>,
     registries: &[String],
@@ -48,7 +48,7 @@ pub(super) async fn after_wait(
         Err(failure) => Err(failure),
     };
     let (added, found) = match found {
-        // Without `--retry-pods` the command has done its work already.
+        // Without `--retry-pods`, the command has already succeeded.
         Err(failure) if !retry => {
             printer.detail(format_args!("no pod is counted: {}", failure.message));
             return Ok(());
@@ -108,8 +108,8 @@ async fn list(cluster: &Cluster<'_>, added: &Added) -> Result<Vec<Waiting>> {
     Ok(found)
 }
 
-/// Number of evicted pods, and the others with the reason. Every round reads the pods again: one that has its image by now
-/// stays.
+/// Returns the number of evicted pods, and the other pods with the reason. Reads the pods again in each iteration,
+/// because a pod that has its image by then stays.
 async fn evict_all(
     cluster: &Cluster<'_>,
     added: &Added,
@@ -130,7 +130,7 @@ async fn evict_all(
                 blocked.push((pod.title(), LATE));
                 continue;
             }
-            // The client repeats a request that got 429 by itself, for longer than this.
+            // The client retries a request that got 429 by itself, for longer than this.
             match timeout(PAUSE, evict(cluster, pod)).await {
                 Ok(Ok(())) => evicted += 1,
                 Ok(Err(failure)) if failure.is(404) => {}
@@ -150,7 +150,8 @@ async fn evict_all(
     }
 }
 
-/// Evicts the pod, if it is still what it was when it was read: else 409. 429: its disruption budget does not allow it now.
+/// Evicts the pod, if it hasn't changed since it was read; otherwise the API server answers 409. It answers 429 if a
+/// disruption budget doesn't permit the eviction now.
 async fn evict(cluster: &Cluster<'_>, pod: &Waiting) -> Result<()> {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &pod.namespace);
     let eviction = json!({

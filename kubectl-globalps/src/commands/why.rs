@@ -18,8 +18,8 @@ use crate::secret::pull::{Answer, Asked};
 use crate::secret::tried::{Origin, Tried};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::why::{
-    Adding, Evidence, Explained, Failing, Lag, Place, PodAnswer, PodSeen, Said, Tested, Use,
-    failing, not_an_image,
+    Adding, CommandTarget, Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Said, Tested,
+    Use, failing, not_an_image,
 };
 
 pub(super) async fn run(
@@ -49,12 +49,12 @@ pub(super) async fn run(
     })
 }
 
-/// What the user gave for the answer.
+/// The user's flags that affect the answer.
 struct With<'a> {
     asking: &'a Asking,
-    /// `None`: no registry is asked.
+    /// `None`: no registry is contacted.
     trust: Option<Trust>,
-    /// Of the kubeconfig, for the commands in the answer.
+    /// Context of the kubeconfig, for the commands in the answer.
     context: Option<&'a str>,
 }
 
@@ -69,7 +69,7 @@ async fn explained(
     let field = format!("involvedObject.name={}", named.name);
     let events = events(cluster, namespace, &field).await?;
     let found = failing(&pod, &events);
-    let place = Place {
+    let place = CommandTarget {
         context: with.context,
         secrets: &cluster.namespace,
     };
@@ -93,7 +93,7 @@ async fn explained(
     for tried in looked.iter_mut().flat_map(|looked| &mut looked.tries) {
         name_account(tried, &seen, account.as_ref());
     }
-    let mut questions: Vec<Question> = Vec::new();
+    let mut questions: Vec<PullQuestion> = Vec::new();
     for question in looked.iter().flat_map(Looked::questions) {
         if !questions.contains(&question) {
             questions.push(question);
@@ -104,7 +104,7 @@ async fn explained(
         None => Vec::new(),
     };
     let answers: Vec<_> = questions.into_iter().zip(answers).collect();
-    let known = Known {
+    let known = PodFindings {
         earlier: earlier(cluster, &shared, looked.iter(), &answers).await?,
         adding: adding(cluster, &shared).await?,
         answers,
@@ -119,24 +119,24 @@ async fn explained(
 
 /// A request to a registry: an image, with a credential or without.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct Question {
+pub(super) struct PullQuestion {
     pub image: ImageName,
     credential: Option<Credential>,
 }
 
-type Answers = [(Question, Result<Pull, RegistryError>)];
+type Answers = [(PullQuestion, Result<Pull, RegistryError>)];
 
-/// What was found out for all containers together.
-pub(super) struct Known {
-    pub answers: Vec<(Question, Result<Pull, RegistryError>)>,
-    /// The additional pull secrets that were rolled out before, the newest first.
+/// The facts for all containers together.
+pub(super) struct PodFindings {
+    pub answers: Vec<(PullQuestion, Result<Pull, RegistryError>)>,
+    /// Earlier additional pull secrets, newest first.
     pub earlier: Vec<Revision>,
     pub adding: Adding,
     /// See [`asked_with`].
     pub asked_with: String,
 }
 
-/// Read only where a credential of globalps is rejected; none for a user who may not read them.
+/// Only read if a credential of globalps is rejected; empty for a user who may not read them.
 pub(super) async fn earlier<'a>(
     cluster: &Cluster<'_>,
     shared: &Shared,
@@ -155,21 +155,21 @@ pub(super) async fn earlier<'a>(
 }
 
 pub(super) async fn ask(
-    questions: &[Question],
+    questions: &[PullQuestion],
     trust: Trust,
     flags: &Asking,
     printer: &Printer,
 ) -> Vec<Result<Pull, RegistryError>> {
-    let pull = async |checker: &Checker, asked: &Question| {
+    let pull = async |checker: &Checker, asked: &PullQuestion| {
         checker.pull(&asked.image, asked.credential.as_ref()).await
     };
     ask_each(questions, trust, flags, printer, pull).await
 }
 
-/// What the cluster has for a container's image.
+/// The cluster's state for a container's image.
 pub(super) struct Looked {
     failing: Failing,
-    /// `None`: that is no image's name.
+    /// `None` if the image name is invalid.
     image: Option<ImageName>,
     pub tries: Vec<Tried>,
     excluding: Option<(String, String)>,
@@ -179,7 +179,7 @@ pub(super) struct Looked {
     notes: Vec<String>,
 }
 
-/// Lists the credentials of the container's image.
+/// Lists the credentials for the container's image.
 pub(super) async fn look(
     cluster: &Cluster<'_>,
     shared: &Shared,
@@ -209,7 +209,7 @@ pub(super) async fn look(
     let Ok(answer) = Answer::of(asked) else {
         return Ok(Looked::without_name(failing));
     };
-    // The kubelet's words are shown anyway.
+    // The kubelet's message is shown anyway.
     let notes = answer
         .notes()
         .iter()
@@ -229,7 +229,7 @@ pub(super) async fn look(
 }
 
 impl Looked {
-    /// By the kubelet's words only.
+    /// Judged only by the kubelet's message.
     pub(super) fn without_name(failing: Failing) -> Self {
         Self {
             failing,
@@ -243,27 +243,27 @@ impl Looked {
         }
     }
 
-    pub(super) fn questions(&self) -> Vec<Question> {
+    pub(super) fn questions(&self) -> Vec<PullQuestion> {
         let Some(image) = self.image.as_ref().filter(|_| self.unreadable.is_none()) else {
             return Vec::new();
         };
-        let question = |credential| Question {
+        let question = |credential| PullQuestion {
             image: image.clone(),
             credential,
         };
         if self.tries.is_empty() {
             return vec![question(None)];
         }
-        // Without credentials at last: a public image fails too where they are rejected.
+        // Finally asks without credentials: even a pull of a public image fails if its credentials are rejected.
         let tries = self.tries.iter();
         let tries = tries.map(|tried| question(Some(tried.credential.clone())));
         tries.chain([question(None)]).collect()
     }
 
-    /// Whether a credential of globalps is.
+    /// Whether a credential of globalps is rejected.
     fn is_rejected(&self, answers: &Answers) -> bool {
         let questions = self.questions();
-        let is_refused = |question: &Question| {
+        let is_refused = |question: &PullQuestion| {
             let mut refused = answers
                 .iter()
                 .filter(|(_, answer)| answer.as_ref().is_err_and(RegistryError::is_refusal));
@@ -276,7 +276,7 @@ impl Looked {
         })
     }
 
-    /// The newest revision with another credential for the image than those that are tried now.
+    /// The newest revision whose credential for the image is not among those tried now.
     fn other_revision(&self, earlier: &[Revision]) -> Option<i64> {
         let is_other = |revision: &&Revision| {
             let tries = attempts(&[&revision.config], &self.failing.image).unwrap_or_default();
@@ -290,9 +290,14 @@ impl Looked {
         earlier.iter().find(is_other).map(|found| found.number)
     }
 
-    pub(super) fn explained(&self, pod: &PodSeen, place: &Place<'_>, known: &Known) -> Explained {
+    pub(super) fn explained(
+        &self,
+        pod: &PodSeen,
+        place: &CommandTarget<'_>,
+        known: &PodFindings,
+    ) -> Explained {
         let questions = self.questions();
-        let answer_to = |question: &Question| {
+        let answer_to = |question: &PullQuestion| {
             let found = known.answers.iter().find(|(asked, _)| asked == question);
             found.map(|(_, answer)| answer.clone())
         };

@@ -1,4 +1,4 @@
-//! `why -A`: why pods of every namespace, or of one, can't pull.
+//! `why -A`: why pods of all namespaces, or of one, can't pull.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use kube::{Api, ResourceExt as _};
 
 use super::explain::PullerSeen;
 use super::live_check::trust;
-use super::why::{Known, Looked, Question, ask, earlier, look};
+use super::why::{Looked, PodFindings, PullQuestion, ask, earlier, look};
 use super::why_facts::{adding, asked_with, events, shared};
 use crate::cli::{Connection, Named, Why};
 use crate::cluster::namespaces::each;
 use crate::cluster::{Cluster, node_secrets, of_credentials};
 use crate::error::{Exit, Failure, Result, allowed};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
-use crate::view::why::{Failing, Groups, Lag, Place, PodSeen, SANDBOX, Said, Use, failing};
+use crate::view::why::{CommandTarget, Failing, Groups, Lag, PodSeen, SANDBOX, Said, Use, failing};
 
-/// Kinds of pods whose credentials are listed; others are judged by the kubelet's words.
+/// Maximum number of groups of similar pods whose credentials are listed; others are judged by the kubelet's message.
 const MOST_LOOKED_AT: usize = 500;
-/// Requests to registries.
+/// Maximum number of requests to registries.
 const MOST_ASKED: usize = 200;
-/// Kinds of pods that are looked at concurrently.
+/// Groups of similar pods that are examined concurrently.
 const AT_ONCE: usize = 8;
 
-/// Pods with the same one have the same cause.
+/// Pods with an equal value have the same cause.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Alike {
     namespace: String,
@@ -34,12 +34,12 @@ struct Alike {
     pull_secrets: Vec<String>,
     said: Said,
     used: Use,
-    /// The node, where it does not have the newest revision.
+    /// The node, if it does not have the newest revision.
     lagging: String,
 }
 
-/// Pods that are alike: one of them, its container, and the names of all.
-struct Kind {
+/// A group of similar pods: one of them, its container, and the names of all.
+struct PodGroup {
     pod: Pod,
     failing: Failing,
     names: Vec<String>,
@@ -100,7 +100,7 @@ pub(super) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Re
         }
     });
     let looked: Vec<_> = stream::iter(looked).buffered(AT_ONCE).try_collect().await?;
-    let mut questions: Vec<Question> = Vec::new();
+    let mut questions: Vec<PullQuestion> = Vec::new();
     for question in looked.iter().flat_map(|(_, looked, _)| looked.questions()) {
         if questions.len() < MOST_ASKED && !questions.contains(&question) {
             questions.push(question);
@@ -112,13 +112,13 @@ pub(super) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Re
     };
     let answers: Vec<_> = questions.into_iter().zip(answers).collect();
     let of_kinds = looked.iter().map(|(_, looked, _)| looked);
-    let known = Known {
+    let known = PodFindings {
         earlier: earlier(cluster, &shared, of_kinds, &answers).await?,
         adding: adding(cluster, &shared).await?,
         answers,
         asked_with: asked_with(&args.asking),
     };
-    let place = Place {
+    let place = CommandTarget {
         context: flags.context.as_deref(),
         secrets: &cluster.namespace,
     };
@@ -144,13 +144,13 @@ async fn may_list_everywhere(cluster: &Cluster<'_>) -> Result<bool> {
     Ok(allowed(listed.await)?.is_some())
 }
 
-/// The pods that can't pull, those that are alike as one. Of a pod, its first container counts.
+/// The pods that can't pull, grouped by similarity. Only a pod's first container counts.
 async fn kinds(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
     lags: impl Fn(&str) -> bool,
-) -> Result<Vec<Kind>> {
-    // Only of sandboxes: the state of a container has its message.
+) -> Result<Vec<PodGroup>> {
+    // Only events of sandboxes are needed, because a container's status has its own message.
     let all = events(cluster, namespace, &format!("reason={SANDBOX}")).await?;
     let mut of_sandboxes: BTreeMap<(String, String), Vec<Event>> = BTreeMap::new();
     for event in all {
@@ -159,7 +159,7 @@ async fn kinds(
         let key = (key.0.unwrap_or_default(), key.1.unwrap_or_default());
         of_sandboxes.entry(key).or_default().push(event);
     }
-    let mut kinds: BTreeMap<Alike, Kind> = BTreeMap::new();
+    let mut kinds: BTreeMap<Alike, PodGroup> = BTreeMap::new();
     unfinished_pods(cluster, namespace, |pod| {
         let seen = PodSeen::of(&pod);
         let own = of_sandboxes.get(&(seen.namespace.clone(), seen.name.clone()));
@@ -180,7 +180,7 @@ async fn kinds(
             namespace: seen.namespace,
             service_account: seen.service_account,
         };
-        let kind = kinds.entry(alike).or_insert_with(|| Kind {
+        let kind = kinds.entry(alike).or_insert_with(|| PodGroup {
             pod: slim(pod),
             failing,
             names: Vec::new(),
@@ -188,18 +188,18 @@ async fn kinds(
         kind.names.push(name);
     })
     .await?;
-    let mut kinds: Vec<Kind> = kinds.into_values().collect();
+    let mut kinds: Vec<PodGroup> = kinds.into_values().collect();
     kinds.sort_by_key(|kind| std::cmp::Reverse(kind.names.len()));
     Ok(kinds)
 }
 
-/// Without what is large and nobody looks at.
+/// Drops the large fields that are not used.
 fn slim(mut pod: Pod) -> Pod {
     pod.managed_fields_mut().clear();
     pod
 }
 
-/// Every pod that has not ended, page by page. `namespace`: `None` for all.
+/// All pods that have not ended, read page by page. `namespace`: `None` for all.
 pub(super) async fn unfinished_pods(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
@@ -210,7 +210,7 @@ pub(super) async fn unfinished_pods(
         Some(namespace) => Api::namespaced(client, namespace),
         None => Api::all(client),
     };
-    // Also a pod that runs can wait for the image of a container that is started again.
+    // A running pod can also wait for the image of a restarted container.
     let params = ListParams::default().fields("status.phase!=Succeeded,status.phase!=Failed");
     each(cluster, &api, params, "list the pods", keep).await
 }

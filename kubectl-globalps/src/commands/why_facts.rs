@@ -1,4 +1,4 @@
-//! What `why` reads of the cluster.
+//! Reads the cluster's state for `why`.
 
 use globalps_core::names;
 use k8s_openapi::api::core::v1::{Event, Node, ServiceAccount};
@@ -17,15 +17,15 @@ use crate::view::why::{Adding, Live, PodSeen, is_spelled};
 /// What globalps has in force.
 pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared> {
     Ok(Shared {
-        // Without globalps, pods have their own Secrets all the same.
+        // Pods have their own Secrets even without globalps.
         gps: pull_secret::installed_configuration(cluster).await?,
         global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
         nodes: None,
     })
 }
 
-/// Events of pods with this field. None for a user who may not read them: the container's state mostly has
-/// the message too.
+/// Events of pods that match this field selector. Empty for a user who may not read them: usually the container's
+/// status has the message too.
 pub(super) async fn events(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
@@ -45,7 +45,7 @@ pub(super) async fn events(
     }
 }
 
-/// Whether the node has the image. Its status names 50 of them at most; this user may not read it.
+/// Whether the node has the image. The node's status lists at most 50 images. False if this user may not read it.
 pub(super) async fn has_image(cluster: &Cluster<'_>, node: &str, image: &str) -> Result<bool> {
     let api: Api<Node> = Api::all(cluster.client.clone());
     let found = allowed(cluster.call("get the pod's Node", api.get_opt(node)).await)?;
@@ -54,7 +54,7 @@ pub(super) async fn has_image(cluster: &Cluster<'_>, node: &str, image: &str) ->
     Ok(names.any(|names| names.iter().any(|name| is_spelled(name, image))))
 }
 
-/// `None`: the pod has none, or this user may not read it.
+/// `None` if the pod has none, or this user may not read it.
 pub(super) async fn account(
     cluster: &Cluster<'_>,
     seen: &PodSeen,
@@ -68,7 +68,7 @@ pub(super) async fn account(
     Ok(allowed(found)?.flatten())
 }
 
-/// What decides whether `add` helps in this cluster.
+/// Reads the facts that decide whether `add` helps in this cluster.
 pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Adding> {
     let found = allowed(deployment(cluster, Program::Controller).await)?;
     let stopped = found
@@ -85,7 +85,7 @@ pub(super) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Add
     })
 }
 
-/// The pull secrets as they are; without those that this user may not read.
+/// The current pull secrets, without those that this user may not read.
 async fn live(cluster: &Cluster<'_>, shared: &Shared) -> Result<Vec<Live>> {
     let spec = shared.gps.as_ref().map(|gps| &gps.spec);
     let sources = spec.into_iter().flat_map(|spec| &spec.sources);
@@ -104,7 +104,7 @@ async fn live(cluster: &Cluster<'_>, shared: &Shared) -> Result<Vec<Live>> {
     Ok(found)
 }
 
-/// The flag that the registries are asked with, as a shell takes it; may be empty.
+/// The flag used to contact the registries, quoted for a shell; may be empty.
 pub(super) fn asked_with(flags: &Asking) -> String {
     match &flags.ca_file {
         Some(file) => format!("--ca-file {}", quoted(&file.to_string_lossy())),

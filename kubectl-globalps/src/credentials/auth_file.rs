@@ -1,31 +1,33 @@
-//! Docker's config.json and podman's auth.json as they are on a workstation, where programs may hold the passwords. Pure.
+//! Docker's config.json and podman's auth.json on a workstation, where credential helpers may hold the passwords. Pure.
 
 use std::collections::BTreeSet;
 
-use globalps_dockerconfig::{Credential, DockerConfig, Entry, Form, ParseError, parse, shown_key};
+use globalps_dockerconfig::{
+    Credential, DockerConfig, Entry, FileForm, ParseError, parse, shown_key,
+};
 use globalps_registry::HUB;
 use globalps_registry::registry_name;
 
 use crate::error::{Failure, Result};
 
-/// Docker Hub as docker writes it.
+/// Docker's key for Docker Hub.
 const HUB_KEY: &str = "https://index.docker.io/v1/";
 
 /// Credentials in a file or in a Secret.
 #[derive(Debug)]
 pub(crate) struct AuthFile {
-    /// For messages.
+    /// Name of the file or Secret in messages.
     pub name: String,
     config: DockerConfig,
-    /// Its user wrote it on this machine: the programs that it names may run.
+    /// The user wrote the file on this machine, so the helpers that it names may run.
     is_own: bool,
 }
 
-/// Where the password of a registry is.
+/// Where the password of a registry is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PasswordLocation {
     Here(Credential),
-    /// The program `docker-credential-HELPER` has it under this name.
+    /// In `docker-credential-HELPER`, under this server name.
     Helper {
         helper: String,
         server: String,
@@ -36,15 +38,15 @@ impl AuthFile {
     pub(crate) fn new(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         let name = name.into();
         let config = parse(bytes).and_then(|config| {
-            // Kubelets read one as a file without entries.
+            // A kubelet reads a manifest as a file without entries.
             let is_manifest = config.is_manifest();
             (!is_manifest)
                 .then_some(config)
-                .ok_or(ParseError::Form(Form::Manifest))
+                .ok_or(ParseError::Form(FileForm::Manifest))
         });
         let config = config.map_err(|error| {
             let hint = match error {
-                ParseError::Form(Form::Manifest) => "`--from-file` reads manifests",
+                ParseError::Form(FileForm::Manifest) => "`--from-file` reads manifests",
                 ParseError::Form(form) => form.hint(),
                 _ => "name docker's config.json or podman's auth.json; `kubectl globalps validate FILE` says more",
             };
@@ -63,7 +65,7 @@ impl AuthFile {
         })
     }
 
-    /// The content of a Secret, or of a file for one. It must not choose the programs that run on this machine.
+    /// The content of a Secret, or of a file for one. Such content must not choose programs that run on this machine.
     pub(crate) fn of_others(name: impl Into<String>, bytes: &[u8]) -> Result<Self> {
         Ok(Self {
             is_own: false,
@@ -71,7 +73,7 @@ impl AuthFile {
         })
     }
 
-    /// Every registry that there is something about, each by one name.
+    /// Canonical names of all registries with an entry or a helper.
     pub(crate) fn registries(&self) -> BTreeSet<String> {
         let entries = self.config.entries().iter().map(Entry::key);
         let helpers = self.config.helpers().of_registries().iter();
@@ -80,17 +82,17 @@ impl AuthFile {
         entries.chain(helpers).map(registry_name).collect()
     }
 
-    /// Where to look for a registry's password, in docker's order; without programs, where the file is not the user's own.
-    /// Empty: the file says nothing of it.
-    pub(crate) fn places(&self, registry: &str) -> Result<Vec<Place>> {
+    /// Where a registry's password is stored, in docker's order. Helpers are omitted if the file is not the user's own.
+    /// Empty if the file doesn't mention the registry.
+    pub(crate) fn places(&self, registry: &str) -> Result<Vec<PasswordLocation>> {
         let mut places = self.all_places(registry)?;
         if self.is_own {
             return Ok(places);
         }
         let mut helper = None;
         places.retain(|place| match place {
-            Place::Here(_) => true,
-            Place::Helper { helper: name, .. } => {
+            PasswordLocation::Here(_) => true,
+            PasswordLocation::Helper { helper: name, .. } => {
                 helper = Some(name.clone());
                 false
             }
@@ -108,12 +110,12 @@ impl AuthFile {
         }
     }
 
-    fn all_places(&self, registry: &str) -> Result<Vec<Place>> {
+    fn all_places(&self, registry: &str) -> Result<Vec<PasswordLocation>> {
         let helpers = self.config.helpers();
         let mut own = helpers.of_registries().iter();
         let store = match own.find(|(key, _)| registry_name(key) == registry) {
             Some((server, helper)) if !helper.is_empty() => {
-                return Ok(vec![Place::Helper {
+                return Ok(vec![PasswordLocation::Helper {
                     helper: helper.clone(),
                     server: server.clone(),
                 }]);
@@ -127,7 +129,7 @@ impl AuthFile {
             .collect();
         let mut places = Vec::new();
         if !store.is_empty() {
-            places.push(Place::Helper {
+            places.push(PasswordLocation::Helper {
                 helper: store.to_owned(),
                 server: match entries.first() {
                     Some(entry) => entry.key().to_owned(),
@@ -138,13 +140,13 @@ impl AuthFile {
         }
         for entry in entries {
             if let Some(credential) = self.credential(registry, entry)? {
-                places.push(Place::Here(credential));
+                places.push(PasswordLocation::Here(credential));
             }
         }
         Ok(places)
     }
 
-    /// `None`: the entry only marks a login; the password is stored elsewhere.
+    /// `None` if the entry only marks a login: the password is stored elsewhere.
     fn credential(&self, registry: &str, entry: &Entry) -> Result<Option<Credential>> {
         let credential = entry.credential().map_err(|error| {
             Failure::new(
@@ -156,7 +158,7 @@ impl AuthFile {
                 "log in to the registry once more, or take the entry out",
             )
         })?;
-        // Nothing can authenticate with one of both.
+        // Neither a user without a password nor a password without a user can authenticate.
         let complete = credential.filter(|credential| credential.is_complete());
         if complete.is_none() && entry.has_identity_token() {
             return Err(identity_token(registry, &self.name));
@@ -165,7 +167,7 @@ impl AuthFile {
     }
 }
 
-/// A node could not use it.
+/// The error for an identity token, which a kubelet can't use.
 pub(crate) fn identity_token(registry: &str, source: &str) -> Failure {
     Failure::new(
         format!(
@@ -192,18 +194,18 @@ mod tests {
         "credHelpers": {"aws.example.com": "ecr-login", "quay.io": "pass"}
     }"#;
 
-    fn shown(places: &Result<Vec<Place>>) -> String {
+    fn shown(places: &Result<Vec<PasswordLocation>>) -> String {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         match places {
             Ok(places) => places
                 .iter()
                 .map(|place| match place {
-                    Place::Here(c) => format!(
+                    PasswordLocation::Here(c) => format!(
                         "{}:{}",
                         text(c.username.expose()),
                         text(c.password.expose())
                     ),
-                    Place::Helper { helper, server } => format!("{helper} {server}"),
+                    PasswordLocation::Helper { helper, server } => format!("{helper} {server}"),
                 })
                 .collect::<Vec<_>>()
                 .join(", "),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::error::{Failure, Result};
 
-/// A file, or with `-` what is piped in.
+/// Reads a file, or stdin if the path is `-`.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     let bytes = if path == Path::new("-") {
         let mut bytes = Vec::new();

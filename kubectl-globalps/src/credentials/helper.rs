@@ -1,5 +1,5 @@
-//! Programs that keep passwords, asked by docker's protocol: `docker-credential-NAME get` has the server on its standard
-//! input and answers with JSON. The password is in nobody's arguments and in no message.
+//! Credential helpers, called by docker's protocol: `docker-credential-NAME get` reads the server from stdin and prints
+//! JSON. The password appears in no argument and no message.
 
 use std::io::ErrorKind;
 
@@ -16,22 +16,22 @@ use crate::credentials::auth_file::identity_token;
 use crate::error::{Failure, Result};
 use crate::platform;
 
-/// Long enough for a user who types the password of a keychain.
+/// Long enough for a user to type the password of a keychain.
 const TIME: Duration = Duration::from_mins(1);
-/// The user of a token that only some programs know to use.
+/// User name that docker's helpers report for an identity token, which only some programs can use.
 const TOKEN_USER: &str = "<token>";
 const MAX_ANSWER: u64 = 64 * 1024;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Answer {
+struct HelperAnswer {
     #[serde(default)]
     username: String,
     #[serde(default)]
     secret: String,
 }
 
-/// The helper's answer; `None`: it has nothing for the server.
+/// The helper's answer; `None` if it has no credentials for the server.
 pub(crate) async fn get(helper: &str, server: &str, registry: &str) -> Result<Option<Credential>> {
     let program = format!("docker-credential-{helper}");
     let registry = &shown_key(registry);
@@ -66,13 +66,13 @@ async fn run(program: &str, server: &str) -> std::io::Result<(ExitStatus, Vec<u8
         .arg("get")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // As docker does: it may say what it waits for.
+        // As docker does: the helper may print what it waits for.
         .stderr(Stdio::inherit())
         .kill_on_drop(true)
         .spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
         match stdin.write_all(server.as_bytes()).await {
-            // It may answer without having read.
+            // The helper may answer without reading its stdin.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
             written => written?,
         }
@@ -99,7 +99,7 @@ fn not_run(program: &str, registry: &str, error: &std::io::Error) -> Failure {
     )
 }
 
-/// What it printed is not shown: it may be the password.
+/// Never shows the helper's output, which may be the password.
 fn understand(
     program: &str,
     registry: &str,
@@ -117,7 +117,7 @@ fn understand(
             "does logging in work, as in `docker login`? Else give user and password with `-u` and `--password-stdin`",
         ));
     }
-    let answer: Answer = serde_json::from_slice(stdout).map_err(|_| {
+    let answer: HelperAnswer = serde_json::from_slice(stdout).map_err(|_| {
         Failure::new(
             format!("the credential helper `{program}` answered for `{registry}` with something that is not its protocol"),
             "it must print {\"Username\": ..., \"Secret\": ...}",

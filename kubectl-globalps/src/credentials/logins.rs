@@ -1,4 +1,4 @@
-//! The logins that a user means to add, of all places on this machine and in the cluster where there may be some.
+//! The credentials that a user wants to add, from any source on this machine or in the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -9,30 +9,29 @@ use globalps_dockerconfig::{Credential, Lifetime, lifetime, shown_key};
 use jiff::Timestamp;
 
 use crate::cli::Credentials;
-use crate::credentials::auth_file::{AuthFile, Place};
+use crate::credentials::auth_file::{AuthFile, PasswordLocation};
 use crate::credentials::{helper, password};
 use crate::error::{Failure, Result};
 use crate::platform;
 use crate::registry::name::registry_key;
 use crate::secret::additional::Login;
 
-/// Podman's variable, skopeo's and buildah's too.
+/// Environment variable of podman, skopeo and buildah.
 pub(crate) const AUTH_FILE: &str = "REGISTRY_AUTH_FILE";
 
-/// Where the credentials are to come from.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Source<'a> {
-    /// A user, and a password that is given or asked for.
+    /// A user and a password, from flags or a prompt.
     User,
-    /// Files of docker or podman, on this machine.
+    /// Docker or podman files on this machine.
     AuthFiles(&'a [PathBuf]),
-    /// One such file, which nobody named but [`AUTH_FILE`].
+    /// Such a file, named only by [`AUTH_FILE`].
     Variable(PathBuf),
     Secret(&'a SecretRef),
     File(&'a PathBuf),
 }
 
-/// `variable`: what [`AUTH_FILE`] says.
+/// `variable`: the value of [`AUTH_FILE`].
 fn choose(flags: &Credentials, variable: Option<OsString>) -> Source<'_> {
     if let Some(secret) = &flags.from_secret {
         return Source::Secret(&secret.0);
@@ -49,7 +48,7 @@ fn choose(flags: &Credentials, variable: Option<OsString>) -> Source<'_> {
     }
 }
 
-/// What the flags mean together, and the registries that they name. Nothing is read yet.
+/// The source that the flags choose, and the registries that they name. Reads nothing yet.
 pub(crate) fn understand(flags: &Credentials) -> Result<(Source<'_>, BTreeSet<String>)> {
     let source = choose(flags, std::env::var_os(AUTH_FILE));
     let registries = flags.registry.iter().map(|text| registry_key(text));
@@ -71,7 +70,7 @@ pub(crate) fn understand(flags: &Credentials) -> Result<(Source<'_>, BTreeSet<St
     Ok((source, registries))
 }
 
-/// Whether a person will be asked for the password.
+/// Whether the command prompts for the password.
 pub(crate) fn is_password_asked(flags: &Credentials) -> bool {
     let is_of_user = matches!(understand(flags), Ok((Source::User, _)));
     is_of_user && password::is_asked(flags)
@@ -86,7 +85,6 @@ pub(crate) fn same_for_all(registries: &BTreeSet<String>, credential: &Credentia
     registries.iter().map(login).collect()
 }
 
-/// Files of docker or podman.
 pub(crate) fn auth_files(paths: &[PathBuf]) -> Result<Vec<AuthFile>> {
     let read = |path: &PathBuf| {
         let name = format!("`{}`", path.display());
@@ -101,7 +99,7 @@ pub(crate) fn auth_files(paths: &[PathBuf]) -> Result<Vec<AuthFile>> {
     paths.iter().map(read).collect()
 }
 
-/// The credentials of these registries, or with `all` of every one.
+/// The credentials of these registries; with `all`, of every registry in the files.
 pub(crate) async fn of_files(
     files: &[AuthFile],
     registries: &BTreeSet<String>,
@@ -142,8 +140,10 @@ pub(crate) async fn of_files(
 pub(crate) async fn look_up(file: &AuthFile, registry: &str) -> Result<Option<Credential>> {
     for place in file.places(registry)? {
         let credential = match place {
-            Place::Here(credential) => Some(credential),
-            Place::Helper { helper, server } => helper::get(&helper, &server, registry).await?,
+            PasswordLocation::Here(credential) => Some(credential),
+            PasswordLocation::Helper { helper, server } => {
+                helper::get(&helper, &server, registry).await?
+            }
         };
         if credential.is_some() {
             return Ok(credential);
@@ -152,8 +152,8 @@ pub(crate) async fn look_up(file: &AuthFile, registry: &str) -> Result<Option<Cr
     Ok(None)
 }
 
-/// Without a word on which, one registry is meant, and not several: a file that grew over the years holds things that
-/// nobody means to put on every node.
+/// Without `--registry` or `--all`, the files must have exactly one registry. A file that has grown over the years may contain
+/// credentials that don't belong on every node.
 fn chosen(
     files: &[AuthFile],
     registries: &BTreeSet<String>,
@@ -202,7 +202,7 @@ fn list(registries: &BTreeSet<String>) -> String {
     format!("`{}`", names.join("`, `"))
 }
 
-/// Credentials that will expire, or have: registry and sentence.
+/// The credentials that have expired or will expire: registry and message.
 pub(crate) fn short_lived(logins: &[Login], now: Timestamp) -> BTreeMap<&str, String> {
     let sentence = |login: &Login| {
         let registry = shown_key(&login.registry);

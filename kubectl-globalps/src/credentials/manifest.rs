@@ -1,4 +1,4 @@
-//! Parses files with credentials: a config.json, or manifests with Secrets, as YAML or JSON. Pure.
+//! Parses files with credentials: a config.json, or manifests of Secrets as YAML or JSON. Pure.
 
 use globalps_core::names;
 use globalps_dockerconfig::{DockerConfig, validate_bytes};
@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::error::{Failure, Result};
 use crate::secret::additional::refuse_invalid;
 
-/// Credentials as a file has them, not looked into.
-pub(crate) struct Content {
-    /// Of the Secret; `None`: the file is no manifest.
+/// Unparsed credentials from a file.
+pub(crate) struct CredentialsDocument {
+    /// Name of the Secret; `None` if the file is not a manifest.
     pub(crate) secret: Option<String>,
     pub(crate) bytes: Vec<u8>,
 }
@@ -27,7 +27,7 @@ pub(crate) fn valid(bytes: &[u8]) -> Result<DockerConfig> {
     Ok(config.unwrap_or_default())
 }
 
-/// The one Secret's content; of several, the additional pull secret's.
+/// The content of the only Secret; if there are several, of the additional pull secret.
 pub(crate) fn content(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut contents = contents(bytes)?;
     if contents.len() > 1 {
@@ -48,10 +48,10 @@ const HINT: &str =
     "the file must be a manifest of Secret `additional-pull-secret`, or a config.json";
 
 /// Every Secret with registry credentials in a file; a file that is not a manifest is treated as a config.json.
-pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<Content>> {
+pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<CredentialsDocument>> {
     let manifests = manifests(bytes);
     if manifests.is_empty() {
-        return Ok(vec![Content {
+        return Ok(vec![CredentialsDocument {
             secret: None,
             bytes: bytes.to_vec(),
         }]);
@@ -67,7 +67,7 @@ pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<Content>> {
     if secrets.is_empty() {
         return Err(Failure::new("there is no Secret in the file", HINT));
     }
-    let contents: Vec<Content> = secrets.into_iter().filter_map(content_of).collect();
+    let contents: Vec<CredentialsDocument> = secrets.into_iter().filter_map(content_of).collect();
     if contents.is_empty() {
         return Err(Failure::new(
             format!("no Secret in the file has a key `{}`", names::DATA_KEY),
@@ -77,7 +77,7 @@ pub(crate) fn contents(bytes: &[u8]) -> Result<Vec<Content>> {
     Ok(contents)
 }
 
-/// The objects of a file, those in a List too; none: it is not a manifest.
+/// The objects in a file, including items of a List; empty if the file is not a manifest.
 fn manifests(bytes: &[u8]) -> Vec<Value> {
     let documents: Vec<Value> = match serde_json::from_slice(bytes) {
         Ok(value) => vec![value],
@@ -97,15 +97,15 @@ fn manifests(bytes: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-/// `None`: it has no credentials for registries.
-fn content_of(secret: Secret) -> Option<Content> {
+/// `None` if the Secret has no registry credentials.
+fn content_of(secret: Secret) -> Option<CredentialsDocument> {
     let plain = secret
         .string_data
         .and_then(|mut data| data.remove(names::DATA_KEY));
     let encoded = secret
         .data
         .and_then(|mut data| data.remove(names::DATA_KEY));
-    Some(Content {
+    Some(CredentialsDocument {
         secret: secret.metadata.name,
         bytes: plain
             .map(String::into_bytes)

@@ -8,13 +8,13 @@ use crate::cli::Credentials;
 use crate::error::{Failure, Result};
 use crate::terminal::{Printer, prompt};
 
-/// Longer than any registry's token; stops early if a large file is piped in.
+/// Longer than any registry's token. Prevents reading a large file that is piped in.
 const MAX_BYTES: u64 = 64 * 1024;
-/// At the start of a text it marks the encoding, and is not part of the text.
+/// A text may begin with this mark of its encoding, which is not part of the text.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 const UTF8_HINT: &str = "save it as UTF-8, or paste it at the prompt";
 
-/// User and password from flags, stdin or, on a terminal, a prompt.
+/// User and password from flags and stdin, or from a prompt on a terminal.
 pub(crate) fn credential(flags: &Credentials, printer: &Printer) -> Result<Credential> {
     let username = match &flags.username {
         Some(username) => username.clone(),
@@ -58,7 +58,7 @@ pub(crate) fn credential(flags: &Credentials, printer: &Printer) -> Result<Crede
     })
 }
 
-/// Whether [`credential`] asks for a password.
+/// Whether [`credential`] prompts for a password.
 pub(crate) fn is_asked(flags: &Credentials) -> bool {
     !flags.password_stdin && flags.password.is_none() && prompt::can_ask()
 }
@@ -114,7 +114,7 @@ fn from_stdin(bytes: Vec<u8>) -> Result<Secret> {
 
 /// Rejects a password with several lines, except the JSON key file of a Google service account.
 fn check_password(password: Secret) -> Result<Secret> {
-    // Windows programs write it into files and pipes.
+    // Windows programs write the mark into files and pipes.
     let mark = BYTE_ORDER_MARK.to_string();
     let password = match password.expose().strip_prefix(mark.as_bytes()) {
         Some(rest) => Secret::new(rest),

@@ -18,9 +18,7 @@ pub(crate) enum Exit {
     Done = 0,
     /// Negative result: not synced, differences, or a rollout that failed or timed out.
     No = 1,
-    /// Error.
     Failed = 2,
-    /// Ctrl-C.
     Interrupted = 130,
 }
 
@@ -36,10 +34,10 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// `E` is for the few functions whose error isn't for users.
+/// `E` differs only for the few functions whose error users don't see.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// `None`: this user may not see it.
+/// `None` if this user has no permission to read it.
 pub(crate) fn allowed<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Err(failure) if failure.is(403) => Ok(None),
@@ -47,7 +45,7 @@ pub(crate) fn allowed<T>(answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// `None` also where its kind doesn't exist.
+/// `None` also if the API server doesn't serve the kind.
 pub(crate) fn or_absent<T>(answer: Result<Option<T>>) -> Result<Option<T>> {
     match answer {
         Err(failure) if failure.is(404) => Ok(None),
@@ -64,9 +62,9 @@ pub(crate) struct Failure {
     pub exit: Exit,
     /// HTTP status of the API server's response.
     code: Option<u16>,
-    /// No response.
+    /// The API server did not respond.
     is_unreachable: bool,
-    /// The user said no.
+    /// The user answered a prompt with no.
     pub is_aborted: bool,
 }
 
@@ -82,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// The user answered a question with no: that is no error.
+    /// The user answered a prompt with no, which is not an error.
     pub(crate) fn aborted() -> Self {
         Self {
             is_aborted: true,
@@ -98,7 +96,7 @@ impl Failure {
         }
     }
 
-    /// No response.
+    /// The server did not respond.
     pub(crate) fn unreachable(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             is_unreachable: true,
@@ -106,7 +104,6 @@ impl Failure {
         }
     }
 
-    /// An object does not exist.
     pub(crate) fn not_found(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             code: Some(404),
@@ -170,7 +167,7 @@ impl Failure {
         self
     }
 
-    /// Whether the same request may succeed later without a person: there was no response, or one of a server with errors.
+    /// Whether the same request may succeed later without a user's action: no response, or a server error.
     pub(crate) fn may_pass(&self) -> bool {
         let passes = |code| matches!(code, 408 | 410 | 429 | 500..);
         self.is_unreachable || self.code.is_some_and(passes)
@@ -287,12 +284,12 @@ pub(crate) fn without_user(text: &str) -> String {
     shown + rest
 }
 
-/// Where the guide of this version has a section: a URL where `repository` is set in Cargo.toml, else a path in the repository.
+/// Location of a section of this version's guide: a URL if `repository` is set in Cargo.toml, otherwise a path in the repository.
 pub(crate) fn guide(section: &str) -> String {
     guide_in(env!("CARGO_PKG_REPOSITORY"), section)
 }
 
-/// The same of another page below `docs`.
+/// Location of another page below `docs`.
 pub(crate) fn page(file: &str) -> String {
     page_in(env!("CARGO_PKG_REPOSITORY"), file)
 }

@@ -7,12 +7,12 @@ use std::fmt;
 pub(crate) struct Missing<'a> {
     user: &'a str,
     verb: &'a str,
-    /// With the subresource, if any: `nodepullsecrets/status`.
+    /// With its subresource, if any: `nodepullsecrets/status`.
     resource: &'a str,
     group: &'a str,
-    /// Empty for all names.
+    /// Empty: all names.
     name: &'a str,
-    /// Empty: at the cluster scope.
+    /// Empty: cluster scope.
     namespace: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! A cluster that can't be reached for some time, while its watches try again. Pure.
+//! An outage of the cluster while watches retry. Pure.
 
 use std::collections::BTreeMap;
 
@@ -6,10 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::error::Failure;
 
-/// Shorter ones are not worth a word: an API server that restarts behind a load balancer.
+/// Shorter outages are not reported, such as a restart of an API server behind a load balancer.
 const WORTH_A_WORD: SignedDuration = SignedDuration::from_secs(2);
 
-/// Watches that fail, by number: since when, and how at last.
+/// Failing watches by number: since when, and the last failure.
 #[derive(Debug, Default)]
 pub(crate) struct Outage(BTreeMap<usize, (Timestamp, Failure)>);
 
@@ -23,7 +23,7 @@ impl Outage {
         self.0.remove(&watch);
     }
 
-    /// `None`: there is none, or it has just begun.
+    /// `None` if there is no outage, or it has just begun.
     pub(crate) fn notice(&self, now: Timestamp) -> Option<String> {
         let (since, failure) = self.0.values().min_by_key(|(since, _)| since)?;
         if now.duration_since(*since) < WORTH_A_WORD {
@@ -37,7 +37,7 @@ impl Outage {
     }
 }
 
-/// A wait whose deadline comes before the cluster is back: nobody knows how far the rollout is.
+/// The error of a wait whose deadline passes during an outage: the progress of the rollout is unknown.
 pub(crate) fn timed_out(within: &str, notice: &str) -> Failure {
     Failure::unreachable(
         format!("not done{within}: {notice}"),

@@ -1,4 +1,4 @@
-//! Whether the program runs that a wait depends on.
+//! Checks that the program that a wait depends on is running.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::error::{Failure, Result};
 const HINT: &str =
     "see `kubectl -n globalps-system get deployments,pods`; the rollout continues when it runs";
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(10);
-/// Nothing is shown meanwhile.
+/// Pause between two checks; nothing is shown meanwhile.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// Looks at its Deployment now and then.
+/// Checks the program's Deployment periodically.
 pub(crate) struct Running {
     program: Program,
     looked_at: Option<Timestamp>,
@@ -28,7 +28,8 @@ impl Running {
         }
     }
 
-    /// `Err`: it does not run. `is_stale`: it has not reported on what is in the cluster now, so it doesn't run elsewhere.
+    /// Fails if the program does not run. `is_stale`: its report is older than the cluster's state; otherwise, without
+    /// a Deployment, the program runs elsewhere.
     pub(crate) async fn check(
         &mut self,
         cluster: &Cluster<'_>,
@@ -41,7 +42,7 @@ impl Running {
         }
         self.looked_at = Some(now);
         let found = match timeout(LOOK, deployment(cluster, self.program)).await {
-            // Another look comes soon, and the watches report what stays.
+            // The next check follows soon, and the watches report a lasting failure.
             Err(_) | Ok(Err(_)) => return Ok(()),
             Ok(Ok(None)) if !is_stale => return Ok(()),
             Ok(Ok(found)) => found,

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use globalps_core::api::Kubelet;
+use globalps_core::api::{Kubelet, NodePullSecret};
 use globalps_core::names;
 use kube::ResourceExt as _;
 
@@ -69,7 +69,9 @@ impl Skipped {
         self.observe(facts, status);
         let nodes = self.without_annotation(facts);
         let annotation = (names::ABANDON_ANNOTATION, "true");
-        annotate(cluster, &nodes, annotation, |_, result| match result {
+        let namespace = cluster.namespace.as_str();
+        let objects: Vec<(&str, &str)> = nodes.iter().map(|node| (namespace, &**node)).collect();
+        annotate::<NodePullSecret>(cluster, &objects, annotation, |_, result| match result {
             // The cleanup was faster.
             Err(failure) if failure.is(404) => Ok(()),
             result => result,

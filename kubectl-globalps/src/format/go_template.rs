@@ -1,4 +1,4 @@
-//! Go templates, which kubectl itself executes, so that they print what they print there.
+//! Go templates. kubectl executes them, so that the output is the same as kubectl's.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use crate::error::{Failure, Result};
 use crate::platform;
 
-/// A template that kubectl has not seen yet.
+/// A template that kubectl has not parsed yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GoTemplate(pub(crate) String);
 
 impl GoTemplate {
-    /// What it prints of this value. kubectl gets the value on stdin, and asks no API server.
+    /// The output of the template for this value. kubectl reads the value from stdin and sends no request to an API server.
     pub(crate) fn text(&self, value: &Value) -> Result<String> {
         let program = kubectl(std::env::var_os("KUBECTL_PATH"));
         let output = format!("-o=go-template={}", self.wrapped());
@@ -34,7 +34,7 @@ impl GoTemplate {
                 "--filename=-",
             ])
             .arg(output)
-            // Of this user's settings none is needed, and a broken one would fail it.
+            // kubectl needs no user configuration here, and a broken one would make it fail.
             .env(
                 "KUBECONFIG",
                 if cfg!(windows) { "NUL" } else { "/dev/null" },
@@ -46,7 +46,7 @@ impl GoTemplate {
             .spawn()
             .map_err(not_run)?;
         if let Some(mut stdin) = child.stdin.take() {
-            // Where it ends before it has read all, it says why.
+            // If kubectl exits before it has read everything, it prints the reason.
             let _ = stdin.write_all(object(value).to_string().as_bytes());
         }
         let ran = child.wait_with_output().map_err(not_run)?;
@@ -62,25 +62,25 @@ impl GoTemplate {
         ))
     }
 
-    /// For the value in [`object`].
+    /// Wraps the template to apply it to the value in [`object`].
     fn wrapped(&self) -> String {
         let Self(template) = self;
         format!("{{{{template \"value\" .value}}}}{{{{define \"value\"}}}}{template}{{{{end}}}}")
     }
 }
 
-/// kubectl takes objects only, which have a kind. A list at its root it would take apart.
+/// kubectl only accepts objects with a kind, and would split a list at the root into its items.
 fn object(value: &Value) -> Value {
     json!({"apiVersion": "globalps.io/v1alpha1", "kind": "Output", "value": value})
 }
 
-/// The kubectl that started this plugin names itself since 1.37; another one is on the PATH.
+/// Since 1.37, kubectl passes its own path to plugins; older versions are searched on the PATH.
 fn kubectl(own: Option<OsString>) -> OsString {
     let own = own.filter(|path| !path.is_empty());
     own.unwrap_or_else(|| platform::program("kubectl"))
 }
 
-/// Without the template, which kubectl repeats, and without positions in the one that it got.
+/// kubectl's error without the template, and without positions, which count in the wrapped template.
 fn reason(stderr: &str) -> &str {
     let stderr = stderr.trim_end();
     let Some((_, reason)) = stderr.rsplit_once("template: output:") else {

@@ -1,8 +1,8 @@
-//! KYAML as `kubectl -o kyaml` writes it: YAML in braces and brackets, with every text in quotes. Pure.
+//! KYAML as `kubectl -o kyaml` prints it: YAML in flow style, with every string quoted. Pure.
 
 use serde_json::Value;
 
-/// A document, with the line that begins it.
+/// A document with its start marker.
 pub(crate) fn document(value: &Value) -> String {
     let mut text = "---\n".to_owned();
     write(value, 0, &mut text);
@@ -14,7 +14,7 @@ fn write(value: &Value, depth: usize, to: &mut String) {
     match value {
         Value::String(text) => quote(text, depth + 1, to),
         Value::Array(items) if items.is_empty() => to.push_str("[]"),
-        // Brackets of what is in brackets are on one line.
+        // Brackets of nested lists and objects share a line.
         Value::Array(items) if items.iter().all(|it| it.is_array() || it.is_object()) => {
             for (at, item) in items.iter().enumerate() {
                 to.push_str(if at == 0 { "[" } else { ", " });
@@ -57,7 +57,7 @@ fn indent(depth: usize, to: &mut String) {
     to.push_str(&"  ".repeat(depth));
 }
 
-/// Each line of the text has a line of its own, which a backslash ends.
+/// Each line of the string is on a line of its own that ends with a backslash.
 fn quote(text: &str, depth: usize, to: &mut String) {
     if !text.contains('\n') {
         to.push('"');
@@ -68,7 +68,7 @@ fn quote(text: &str, depth: usize, to: &mut String) {
     to.push_str("\"\\\n");
     for line in text.split_inclusive('\n') {
         indent(depth, to);
-        // YAML drops white space at the beginning of a line, except after a backslash.
+        // YAML drops leading white space of a line, except after a backslash.
         let is_indented = line.starts_with(|c: char| c.is_whitespace() && c != '\n');
         to.push(if is_indented { '\\' } else { ' ' });
         line.trim_end_matches('\n')
@@ -123,13 +123,13 @@ fn push(next: char, to: &mut String) {
     to.push_str(&shown);
 }
 
-/// A letter, mark, number, sign or the space, as the standard library sees it: within a text only those are not escaped.
+/// A letter, mark, number, symbol or the space, by the standard library's definition: only these are not escaped inside a string.
 fn is_printable(next: char) -> bool {
     let text: String = ['a', next].iter().collect();
     next == '\'' || text.escape_debug().eq(text.chars())
 }
 
-/// Whether every parser of YAML reads the key as a text even without quotes.
+/// Whether every YAML parser reads the unquoted key as a string.
 fn is_clear(key: &str) -> bool {
     const WORDS: [&str; 11] = [
         "null", "true", "false", "t", "f", "y", "yes", "n", "no", "on", "off",
@@ -146,7 +146,7 @@ fn is_clear(key: &str) -> bool {
         && !is_date(key)
 }
 
-/// In any notation of YAML or Go; signs and colons are no plain characters.
+/// A number in any notation of YAML or Go. Signs and colons are excluded already.
 fn is_number(text: &str) -> bool {
     let lower = text.to_lowercase();
     let of_base = |prefix: &str, radix: u32| {
@@ -156,7 +156,7 @@ fn is_number(text: &str) -> bool {
     text.parse::<f64>().is_ok() || of_base("0x", 16) || of_base("0o", 8) || of_base("0b", 2)
 }
 
-/// `2026-1-2`.
+/// For example `2026-1-2`.
 fn is_date(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let [year, month, day] = parts.as_slice() else {
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(back, value);
     }
 
-    /// kubectl fails for some of them, or prints others.
+    /// kubectl fails on some of them, or prints different ones.
     #[test]
     fn no_control_character_is_left() {
         let value = Value::from("a\u{7f}\u{80}\u{85}\u{feff}\u{e000}");

@@ -1,4 +1,4 @@
-//! kubectl's formats of `-o`: `JSONPath`, Go templates and KYAML.
+//! kubectl's output formats: `JSONPath`, Go templates and KYAML.
 
 pub(crate) mod go_template;
 pub(crate) mod jsonpath;

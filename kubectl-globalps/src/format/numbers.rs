@@ -1,10 +1,10 @@
-//! Numbers as Go has them. Pure.
+//! Numbers in Go's format. Pure.
 
 use serde_json::Value;
 
-/// Go writes 10 where a manifest has 10.0.
+/// Turns 10.0 into 10, as Go prints it.
 pub(crate) fn plain_numbers(value: Value) -> Value {
-    /// From here on a float may have no integer of its own.
+    /// From here on, several integers share one float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Value::Number(number) => match number.as_f64() {

@@ -1,4 +1,4 @@
-//! What differs between Linux, macOS and Windows: where programs and files are. Pure but for [`program`].
+//! Differences between Linux, macOS and Windows: locations of programs and files. Pure, except [`program`].
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ pub(crate) enum Platform {
     Windows,
 }
 
-/// The one that this program was built for. Other Unix systems are like Linux.
+/// The platform of this build. Other Unix systems count as Linux.
 pub(crate) const HERE: Platform = if cfg!(windows) {
     Platform::Windows
 } else if cfg!(target_os = "macos") {
@@ -20,7 +20,7 @@ pub(crate) const HERE: Platform = if cfg!(windows) {
 };
 
 impl Platform {
-    /// Where docker and podman keep credentials, for messages.
+    /// Docker's and podman's credentials files, for messages.
     pub(crate) fn auth_files(self) -> &'static str {
         match self {
             Self::Linux => {
@@ -53,8 +53,8 @@ pub(crate) fn program(name: &str) -> OsString {
         .into()
 }
 
-/// As Go's `exec.LookPath` on Windows. A name with a directory is tried with each extension of `PATHEXT`; any other name is
-/// searched in the absolute directories of `PATH`, never in the current directory.
+/// Like Go's `exec.LookPath` on Windows. A name with a directory is tried with each extension of `PATHEXT`; any other
+/// name is searched in the absolute directories of `PATH`, never in the current directory.
 fn find_on_windows(
     name: &str,
     directories: &[String],

@@ -8,12 +8,12 @@ use globalps_registry::{HUB, Peer, RegistryError, Why};
 use crate::cli::Span;
 use crate::error::Failure;
 
-/// Why the registry is checked.
+/// Why the command contacts the registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The credentials are about to be written.
     Add,
-    /// The credentials exist already; the command only reports.
+    /// The credentials exist already; the command only reports on them.
     Look,
     /// Images are about to be pushed with them.
     Push,
@@ -56,7 +56,7 @@ fn or_skip(text: impl Into<String>) -> Hint {
     }
 }
 
-/// The flag without which this registry can't be checked from here; `None`: no flag would help.
+/// The flag that this registry needs to be checked from here; `None` if no flag would help.
 pub(crate) fn missing_flag(error: &RegistryError) -> Option<&'static str> {
     let RegistryError::Way { to, why } = error else {
         return None;
@@ -68,7 +68,7 @@ pub(crate) fn missing_flag(error: &RegistryError) -> Option<&'static str> {
     }
 }
 
-/// `key`: the registry that was checked.
+/// `key`: the registry that was contacted.
 pub(crate) fn failure(error: &RegistryError, key: &str, purpose: Purpose) -> Failure {
     let (why, hint) = match error {
         RegistryError::Way { to, why } => way(to, why),
@@ -134,7 +134,7 @@ pub(crate) fn failure(error: &RegistryError, key: &str, purpose: Purpose) -> Fai
     )
 }
 
-/// The same for these credentials, with what is most likely wrong with them.
+/// Like [`failure`], with the most likely defect of these credentials.
 pub(crate) fn failure_with(
     error: &RegistryError,
     (key, credential): (&str, &Credential),
@@ -155,7 +155,7 @@ pub(crate) fn suspicion(key: &str, credential: &Credential) -> Option<String> {
     let user = str::from_utf8(credential.username.expose()).ok()?;
     let rest = user.strip_prefix("robot")?;
     let is_elsewhere = NOT_HARBOR.contains(&key.split('/').next().unwrap_or_default());
-    // A shell replaces `$NAME` by nothing.
+    // A shell replaces an unset `$NAME` by nothing.
     let is_lost = !rest.contains('$') && !rest.starts_with(|first: char| first.is_alphanumeric());
     let is_escaped = rest.contains("\\$") || rest.contains("$$");
     (!is_elsewhere && (is_lost || is_escaped)).then(|| {
@@ -164,7 +164,7 @@ pub(crate) fn suspicion(key: &str, credential: &Credential) -> Option<String> {
     })
 }
 
-/// Registries with users of other forms.
+/// Registries whose user names have another format.
 const NOT_HARBOR: [&str; 3] = [HUB, "quay.io", "ghcr.io"];
 
 fn way(to: &Peer, why: &Why) -> (String, Hint) {
@@ -267,7 +267,7 @@ fn way(to: &Peer, why: &Why) -> (String, Hint) {
     }
 }
 
-/// A response to a request without credentials, or one that does not concern them.
+/// The error for a response to a request without credentials, or one unrelated to them.
 fn answer(url: &str, status: u16, retry_after: Option<&str>) -> (String, Hint) {
     match status {
         403 => (
@@ -299,7 +299,7 @@ fn answer(url: &str, status: u16, retry_after: Option<&str>) -> (String, Hint) {
     }
 }
 
-/// The response to the credentials.
+/// The error for a response that rejects the credentials.
 fn refused(key: &str, url: &str, status: u16, purpose: Purpose) -> Failure {
     let (message, hint) = match status {
         403 => (

@@ -11,25 +11,25 @@ use tar::Archive as Tar;
 
 use crate::error::{Failure, Result};
 
-/// More than any image of globalps.
+/// Larger than any image of globalps.
 const LARGEST: u64 = 1 << 30;
-/// An index of indexes is not an image.
+/// The archive's index may refer to the index of an image; deeper nesting is not an image.
 const DEEPEST: usize = 2;
 const BLOBS: &str = "blobs/";
 const NAME: &str = "org.opencontainers.image.ref.name";
 
-/// One image, perhaps for several architectures.
+/// One image, possibly for several architectures.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ImageArchive {
-    /// `globalps-controller`.
+    /// For example `globalps-controller`.
     pub name: String,
-    /// `latest`, or that of a release.
+    /// `latest`, or the tag of a release.
     pub tag: String,
-    /// Of the last manifest.
+    /// Digest of the last manifest.
     pub digest: String,
-    /// Digest and content.
+    /// Digest and content of each blob.
     pub blobs: Vec<(String, Bytes)>,
-    /// Each after those that it names.
+    /// Ordered so that each manifest follows those that it references.
     pub manifests: Vec<Manifest>,
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct Manifest {
     pub content: Bytes,
 }
 
-/// Of an index, or of a manifest.
+/// The references in an index or a manifest.
 #[derive(Deserialize)]
-struct Named {
+struct ManifestReferences {
     #[serde(default)]
     manifests: Vec<Descriptor>,
     config: Option<Descriptor>,
@@ -146,11 +146,11 @@ fn files(archive: impl std::io::Read) -> std::io::Result<BTreeMap<String, Bytes>
     Ok(files)
 }
 
-fn parsed(content: &[u8]) -> Result<Named, String> {
+fn parsed(content: &[u8]) -> Result<ManifestReferences, String> {
     serde_json::from_slice(content).map_err(|error| error.to_string())
 }
 
-/// Only digests whose names are file names: a registry's URL contains them.
+/// Accepts only digests that are plain file names, because they become part of a registry's URL.
 fn blob(files: &BTreeMap<String, Bytes>, digest: &str) -> Result<Bytes, String> {
     let is_hex = |hex: &str| !hex.is_empty() && hex.bytes().all(|byte| byte.is_ascii_hexdigit());
     let hash = digest.split_once(':');

@@ -1,4 +1,4 @@
-//! Names of registries, and what the shared check of credentials needs here: trust in certificates, messages and hints.
+//! Registries: their names, and what the plugin adds to the shared check: trusted certificates, messages and hints.
 
 mod advice;
 pub(crate) mod archive;

@@ -1,11 +1,11 @@
-//! Names of registries: as users write them, as files have them, and the one that goes into the Secret. Pure.
+//! Names of registries: as users write them, as files contain them, and as the Secret stores them. Pure.
 
 use globalps_dockerconfig::shown_key;
 use globalps_registry::registry_name;
 
 use crate::error::{Failure, Result};
 
-/// What people take for Docker Hub's registry, and no image's name shows.
+/// Hosts that users confuse with Docker Hub's registry, but that no image name contains.
 const NOT_THE_HUB: [&str; 4] = [
     "hub.docker.com",
     "registry-1.docker.io",
@@ -13,7 +13,7 @@ const NOT_THE_HUB: [&str; 4] = [
     "docker.com",
 ];
 
-/// The name of a registry that a user wrote, if it is one.
+/// The canonical name of a registry, or why the text isn't one.
 pub(crate) fn registry_key(text: &str) -> Result<String> {
     const FORM: &str = "write the registry as in image names, optionally with a path: `quay.io`, `quay.io/org`, `registry.example.com:5000`";
     let refuse = |why: &str, hint: &str| {
@@ -77,7 +77,7 @@ pub(crate) fn registry_key(text: &str) -> Result<String> {
     Ok(registry_name(text))
 }
 
-/// A hint with the image's repository.
+/// A hint that names the image's repository.
 fn without(host: &str, path: &str, mark: char) -> String {
     let path = path.split(mark).next().unwrap_or_default();
     format!("leave that out: `{host}/{path}`; `{host}` is the whole registry")

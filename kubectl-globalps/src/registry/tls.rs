@@ -1,4 +1,4 @@
-//! Which certificates are believed: those of the machine's trust store, and of `--ca-file`; with `--insecure` any.
+//! Trusted certificates: those of the machine's trust store and of `--ca-file`; any with `--insecure`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio_rustls::rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-/// Whom to believe.
+/// Which certificates are trusted.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     /// The machine's authorities and these.
@@ -24,7 +24,7 @@ pub(crate) enum Trust {
     Anybody,
 }
 
-/// Checks registries under this trust. `time`: for each request.
+/// A checker with this trust. `time`: timeout of each request.
 pub(crate) fn checker(trust: Trust, time: Duration) -> Checker {
     Checker::new(Connection {
         insecure: matches!(trust, Trust::Anybody),
@@ -53,7 +53,7 @@ fn config(trust: &Trust) -> Result<ClientConfig, Error> {
         .with_no_client_auth())
 }
 
-/// `None`: no certificate of these can be an authority.
+/// `None` if none of these certificates can be an authority.
 fn by_named(
     extra: &[CertificateDer<'static>],
     provider: &Arc<CryptoProvider>,
@@ -65,12 +65,13 @@ fn by_named(
         .ok()
 }
 
-/// By an authority; or the server's own certificate, where the user named that very one. Programs written in Go take
-/// such a certificate even where it says that it is an authority's, and `openssl req -x509` makes it so.
+/// Accepts a certificate of a trusted authority, or the server's own certificate if the user named exactly that one. Go
+/// programs accept such a certificate even if it is marked as an authority's, as `openssl req -x509` marks it.
 #[derive(Debug)]
 struct Named {
     by_authority: Verifier,
-    /// The same on each platform. Those of macOS and Windows reject a server's own certificate in ways of their own.
+    /// Verifies a server's own certificate in the same way on all platforms. The verifiers of macOS and Windows differ
+    /// from each other here.
     webpki: Option<Arc<WebPkiServerVerifier>>,
     extra: Vec<CertificateDer<'static>>,
 }
@@ -98,7 +99,7 @@ impl ServerCertVerifier for Named {
             return verified;
         };
         match webpki.verify_server_cert(end_entity, &[], server_name, ocsp_response, now) {
-            // It says that it is an authority's. webpki checks its period of validity first.
+            // The certificate is marked as an authority's. webpki has already checked its validity period.
             Err(Error::InvalidCertificate(CertificateError::Other(_))) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
@@ -130,7 +131,7 @@ impl ServerCertVerifier for Named {
     }
 }
 
-/// Takes every certificate, and every signature with it.
+/// Accepts every certificate and signature.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 
@@ -195,7 +196,7 @@ mod tests {
         for is_authority in [false, true] {
             let leaf = self_signed(is_authority);
             let other = self_signed(is_authority);
-            // The platform trusts none of them, as those of macOS and Windows.
+            // A platform verifier that trusts none of them, like those of macOS and Windows.
             let verifier = Named {
                 by_authority: Verifier::new(provider.clone()).expect("a trust store"),
                 webpki: by_named(std::slice::from_ref(&leaf), &provider),

@@ -1,4 +1,4 @@
-//! The additional pull secret, or the Secret of another source: one registry more, some less. Pure.
+//! Adds registries to the additional pull secret or the Secret of another source, and removes registries from it. Pure.
 
 use std::collections::BTreeSet;
 
@@ -15,15 +15,15 @@ use serde_json::Value;
 use crate::cluster::facts::{FINALIZERS, waits_for};
 use crate::error::{Failure, Result};
 
-/// What became of the Secret, in kubectl's words.
+/// What happened to the Secret, in kubectl's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum WriteOutcome {
     Created,
     Configured,
     Unchanged,
 }
 
-impl Outcome {
+impl WriteOutcome {
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -33,7 +33,7 @@ impl Outcome {
     }
 }
 
-/// A registry's credentials as they go into the Secret.
+/// A registry's credentials in the form that the Secret stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Login {
     /// See [`registry_name`].
@@ -41,23 +41,23 @@ pub(crate) struct Login {
     pub credential: Credential,
 }
 
-/// The Secret with these credentials in it. Every other registry in `existing` stays as it is.
+/// The Secret with these credentials. All other registries in `existing` stay unchanged.
 pub(crate) fn with_logins(
     existing: Option<Secret>,
     namespace: &str,
     name: &str,
     logins: &[Login],
-) -> Result<(Secret, Outcome)> {
+) -> Result<(Secret, WriteOutcome)> {
     let (mut secret, config, outcome) = match existing {
         Some(secret) => {
             refuse_deleted(&secret)?;
             let config = config_of(&secret)?;
-            (secret, config, Outcome::Configured)
+            (secret, config, WriteOutcome::Configured)
         }
         None => (
             empty(namespace, name),
             DockerConfig::default(),
-            Outcome::Created,
+            WriteOutcome::Created,
         ),
     };
     let names: BTreeSet<String> = logins.iter().map(|login| login.registry.clone()).collect();
@@ -69,15 +69,15 @@ pub(crate) fn with_logins(
     );
     let result = config.with_entries(entries);
     refuse_invalid(name, &validate(&result)).map_err(|failure| match name {
-        // An entry of the Secret stays invalid.
+        // The Secret still has an invalid entry.
         names::ADDITIONAL_SECRET if validate(&config).iter().any(Finding::is_error) => {
             let undo = "`kubectl globalps undo` goes back to the last valid Secret";
             Failure::new(failure.message, format!("{}; {undo}", failure.hint))
         }
         _ => failure,
     })?;
-    if outcome == Outcome::Configured && config.means_the_same(&result) {
-        return Ok((secret, Outcome::Unchanged));
+    if outcome == WriteOutcome::Configured && config.means_the_same(&result) {
+        return Ok((secret, WriteOutcome::Unchanged));
     }
     refuse_immutable(&secret)?;
     set(&mut secret, &result);
@@ -95,7 +95,7 @@ pub(crate) fn refuse_immutable(secret: &Secret) -> Result<()> {
     ))
 }
 
-/// What is written into a Secret that is being deleted goes with it, and the controller doesn't read it.
+/// A Secret that is being deleted takes new content with it, and the controller doesn't read it.
 pub(crate) fn refuse_deleted(secret: &Secret) -> Result<()> {
     match waits_for(&secret.metadata) {
         Some(waits) => Err(Failure::new(
@@ -106,15 +106,20 @@ pub(crate) fn refuse_deleted(secret: &Secret) -> Result<()> {
     }
 }
 
-/// Refuses to change credentials that another program would restore; with `force` that program is only named.
+/// Refuses to change credentials that another program would revert; with `force`, returns only that program's name.
 pub(crate) fn may_change(secret: &Secret, force: bool) -> Result<Option<String>> {
-    let key = format!("f:{}", names::DATA_KEY);
+    may_change_key(secret, names::DATA_KEY, force)
+}
+
+/// The same of another key.
+pub(crate) fn may_change_key(secret: &Secret, key: &str, force: bool) -> Result<Option<String>> {
+    let key = format!("f:{key}");
     let holds = |fields: &Value| fields["f:data"].get(&key).is_some();
     let title = format!("Secret `{}`", name_of(secret));
     may_change_of(&title, &secret.metadata, holds, force)
 }
 
-/// The same of any object. `holds`: whether the fields of a manager are those that change.
+/// Like [`may_change`], for any object. `holds`: whether a field manager owns the fields to change.
 pub(crate) fn may_change_of(
     title: &str,
     metadata: &ObjectMeta,
@@ -130,7 +135,7 @@ pub(crate) fn may_change_of(
     }
 }
 
-/// Labels and annotations by which programs find their objects, the value if it matters, and the program.
+/// Labels and annotations by which programs mark their objects: key, value if it matters, and program.
 const MARKS: [(&str, &str, &str); 6] = [
     ("app.kubernetes.io/managed-by", "Helm", "Helm"),
     ("kustomize.toolkit.fluxcd.io/name", "", "Flux"),
@@ -144,8 +149,8 @@ const MARKS: [(&str, &str, &str); 6] = [
     ),
 ];
 
-/// Who would undo a change: the object that controls it; who else writes these fields, by the API server's record; who
-/// marks the object as its own.
+/// The program that would revert a change: the controlling owner, another manager of these fields in `managedFields`,
+/// or the program whose mark the object carries.
 pub(crate) fn foreign_owner(
     metadata: &ObjectMeta,
     holds: impl Fn(&Value) -> bool,
@@ -165,7 +170,7 @@ pub(crate) fn foreign_owner(
         .or_else(|| MARKS.iter().find_map(marked).map(str::to_owned))
 }
 
-/// What people call a field manager; other names are shown as they are.
+/// The common name of a field manager; unknown managers are shown as recorded.
 fn program(manager: &str) -> String {
     if let Some(name) = manager.strip_prefix("externalsecrets.external-secrets.io/") {
         return format!("ExternalSecret/{name}");
@@ -176,9 +181,9 @@ fn program(manager: &str) -> String {
     }
 }
 
-/// What people use by hand, kubectl above all, undoes no change, and neither does globalps.
+/// Managers of manual changes, such as kubectl, don't revert a change; neither does globalps.
 fn foreign_manager(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Option<&str> {
-    // `before-first-apply` stands for unknown managers before the first apply.
+    // `before-first-apply` stands for unknown managers before the first server-side apply.
     const BY_HAND: [&str; 7] = [
         "kubectl", "oc", "k9s", "Mozilla", "curl", "globalps", "before",
     ];
@@ -195,17 +200,17 @@ fn foreign_manager(metadata: &ObjectMeta, holds: impl Fn(&Value) -> bool) -> Opt
         })
 }
 
-/// What is left once registries are gone.
+/// What remains after registries were removed.
 #[derive(Debug)]
 pub(crate) enum Rest {
-    /// Not one of them was there.
+    /// The Secret has none of the registries.
     Same,
     Some(Box<Secret>),
-    /// No registry is left, so the Secret goes.
+    /// No registry remains, so the Secret is deleted.
     Nothing,
 }
 
-/// Takes registries out of the Secret. The second part: those that were not in it, as the user wrote them.
+/// Removes registries from the Secret. Also returns those that it didn't contain, as the user wrote them.
 pub(crate) fn without_registries(
     mut secret: Secret,
     registries: &[String],
@@ -223,7 +228,7 @@ pub(crate) fn without_registries(
         return Ok((Rest::Same, missing));
     }
     let entries = without(&config, &registries.iter().cloned().collect());
-    // The controller keeps what is in force rather than take entries without any credentials.
+    // The controller rejects entries without any credentials and keeps the content in force.
     let is_readable = entries.iter().all(|entry| entry.credential().is_ok());
     let rest = config.with_entries(entries);
     if is_readable && rest.is_without_credentials() {
@@ -234,7 +239,7 @@ pub(crate) fn without_registries(
     Ok((Rest::Some(Box::new(secret)), missing))
 }
 
-/// The findings of a Secret as one error, if one of them is one.
+/// Combines the errors among a Secret's findings into one error.
 pub(crate) fn refuse_invalid(name: &str, findings: &[Finding]) -> Result<()> {
     let errors: Vec<&Finding> = findings.iter().filter(|f| f.is_error()).collect();
     let Some(first) = errors.first() else {
@@ -265,12 +270,12 @@ fn without(config: &DockerConfig, registries: &BTreeSet<String>) -> Vec<Entry> {
         .collect()
 }
 
-/// What the Secret means; `None`: nothing that would be rolled out.
+/// The Secret's valid content; `None` if nothing in it would be rolled out.
 pub(crate) fn valid_in(secret: &Secret, key: &str) -> Option<DockerConfig> {
     validate_bytes(data_of(secret, key)?).0
 }
 
-/// What is in the Secret; one without the key is empty.
+/// The Secret's content; empty if the key is missing.
 pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig> {
     let Some(bytes) = data_of(secret, names::DATA_KEY) else {
         return Ok(DockerConfig::default());
@@ -278,7 +283,7 @@ pub(crate) fn config_of(secret: &Secret) -> Result<DockerConfig> {
     parse(bytes).map_err(|error| {
         let name = name_of(secret);
         let namespace = secret.metadata.namespace.as_deref().unwrap_or_default();
-        // Its last valid content is still in force, and a deletion would end that.
+        // The last valid content is still in force. Deleting the Secret would end that.
         let go_back = match name {
             names::ADDITIONAL_SECRET => {
                 "go back to the last valid one with `kubectl globalps undo`, or "

@@ -1,4 +1,4 @@
-//! What an additional pull secret changes against what is in force. Pure.
+//! The changes between an additional pull secret and the content in force. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,38 +15,38 @@ use crate::secret::scope::ScopeChange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum ChangeKind {
     Added,
     Changed,
-    /// It goes, and the credential of another pull secret takes its place.
+    /// It is removed, and the credential of another pull secret replaces it.
     #[serde(rename = "changed")]
     Replaced,
-    /// It takes the place of the credential of the original pull secret or of another source.
+    /// It replaces the credential of the original pull secret or of another source.
     Overridden,
-    /// The credential of the original pull secret or of another source stays in its place.
+    /// It has no effect: the credential of the original pull secret or of another source takes precedence.
     Shadowed,
     Removed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Change {
+pub(crate) struct RegistryChange {
     /// Canonical name.
     pub registry: String,
-    pub change: Kind,
+    pub change: ChangeKind,
 }
 
-/// Whether the merged credentials of nodes change.
-pub(crate) fn reach_nodes(changes: &[Change]) -> bool {
-    changes.iter().any(|it| it.change != Kind::Shadowed)
+/// Whether the credentials merged for the nodes change.
+pub(crate) fn reach_nodes(changes: &[RegistryChange]) -> bool {
+    changes.iter().any(|it| it.change != ChangeKind::Shadowed)
 }
 
 /// `diff -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Difference {
-    pub changes: Vec<Change>,
+    pub changes: Vec<RegistryChange>,
     pub lagging_nodes: Vec<String>,
-    /// Of sources that have a scope, or had one.
+    /// Scopes of sources that have one now or had one before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<ScopeChange>,
     #[serde(flatten)]
@@ -54,36 +54,36 @@ pub(crate) struct Difference {
 }
 
 impl Difference {
-    /// Whether anything differs apart from nodes that are behind.
+    /// Whether nothing differs; nodes that lag behind don't count.
     pub(crate) fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.scopes.is_empty() && self.effects.delivery.is_none()
     }
 
-    /// What differs beside registries, a signed line each.
+    /// Differences other than registries, one signed line each.
     pub(crate) fn beside(&self) -> String {
         let scopes: String = self.scopes.iter().map(ScopeChange::text).collect();
         self.effects.change() + &scopes
     }
 }
 
-/// What the controller put in force last.
+/// The content that the controller last put in force.
 #[derive(Debug, Default)]
 pub(crate) struct InForce {
-    /// Content of the pull secret that is compared: the additional one, or that of another source.
+    /// Content of the pull secret to compare: the additional one, or that of another source.
     pub additional: DockerConfig,
     pub original: DockerConfig,
     pub precedence: Precedence,
-    /// Sources of every pod with a higher precedence than the one that is compared, and with a lower one.
+    /// Sources for every pod with a higher, and with a lower precedence than the pull secret to compare.
     pub before: DockerConfig,
     pub after: DockerConfig,
-    /// Sources that only some pods may use.
+    /// Sources with a scope.
     pub scoped: Vec<(String, Scope)>,
-    /// Names of the sources that every pod may use.
+    /// Names of the sources for every pod.
     pub everybodys: Vec<String>,
 }
 
 impl InForce {
-    /// One content, with no other source beside it.
+    /// Only this content, without other sources.
     pub(crate) fn only(additional: DockerConfig) -> Self {
         Self {
             additional,
@@ -91,7 +91,7 @@ impl InForce {
         }
     }
 
-    /// Everything for every pod in place of the compared pull secret, and `scoped` with it: if all of it goes.
+    /// Treats all sources for every pod, and `scoped`, as the pull secret to compare: for a change that removes all of them.
     pub(crate) fn whole(self, scoped: impl Iterator<Item = DockerConfig>) -> Self {
         let own = first_wins(&self.before, &first_wins(&self.additional, &self.after));
         Self {
@@ -102,8 +102,8 @@ impl InForce {
         }
     }
 
-    /// With this content of the compared pull secret; `None`: it is not valid, so that in force stays. So does it if the new content
-    /// has no credentials and that in force has some.
+    /// With this content in place of the compared pull secret's. Keeps the content in force if `content` is `None`,
+    /// which means invalid, or if `content` has no credentials and the content in force has some.
     pub(crate) fn with(self, content: Option<DockerConfig>) -> Self {
         let has_some = !self.additional.is_without_credentials();
         match content.filter(|content| !(has_some && content.is_without_credentials())) {
@@ -112,7 +112,7 @@ impl InForce {
         }
     }
 
-    /// `compared`: name of the pull secret.
+    /// `compared`: name of the pull secret to compare.
     pub(crate) fn of(
         global: Option<&Secret>,
         spec: Option<&GlobalPullSecretSpec>,
@@ -146,7 +146,7 @@ impl InForce {
         let names: Vec<&str> = names
             .filter(|name| found.everybodys.iter().any(|known| known == name))
             .collect();
-        // In force until the controller has taken them out, which it may hold.
+        // Sources that the spec no longer names stay in force until the controller removes them, which it may hold.
         let unnamed = found.everybodys.iter().map(String::as_str);
         let unnamed = unnamed.filter(|name| !names.contains(name));
         let further = names.iter().copied().chain(unnamed);
@@ -171,7 +171,7 @@ impl InForce {
         found
     }
 
-    /// What nodes have for every pod with this content in place of the compared one.
+    /// The merged credentials for every pod of a node, with this content in place of the compared pull secret's.
     pub(crate) fn effective(&self, content: &DockerConfig) -> DockerConfig {
         let combined = first_wins(&self.before, &first_wins(content, &self.after));
         merge(&self.original, &combined, self.precedence).config
@@ -182,9 +182,9 @@ fn first_wins(first: &DockerConfig, second: &DockerConfig) -> DockerConfig {
     merge(second, first, Precedence::Additional).config
 }
 
-/// One element for each registry for which nodes have something else once `proposed` is in force, by name; and for those
-/// of `proposed` that do not come into force.
-pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change> {
+/// The registries, by name, whose credentials on nodes differ once `proposed` is in force, and those of `proposed` that
+/// have no effect.
+pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<RegistryChange> {
     let before = in_force.additional.by_canonical_key();
     let after = proposed.by_canonical_key();
     let (on_nodes, next) = (
@@ -205,22 +205,22 @@ pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change
         let (on_nodes, next) = (on_nodes.get(registry), next.get(registry));
         match (on_nodes, next) {
             (None, None) => None,
-            (None, Some(_)) => Some(Kind::Added),
-            (Some(_), None) => Some(Kind::Removed),
+            (None, Some(_)) => Some(ChangeKind::Added),
+            (Some(_), None) => Some(ChangeKind::Removed),
             (Some(_), Some(_)) if is_same(on_nodes, next) => {
                 let is_shadowed =
                     after.is_some() && !is_same(after, next) && !is_same(before, after);
-                is_shadowed.then_some(Kind::Shadowed)
+                is_shadowed.then_some(ChangeKind::Shadowed)
             }
-            (Some(_), Some(_)) if after.is_none() => Some(Kind::Replaced),
-            (Some(_), Some(_)) if is_same(before, on_nodes) => Some(Kind::Changed),
-            (Some(_), Some(_)) => Some(Kind::Overridden),
+            (Some(_), Some(_)) if after.is_none() => Some(ChangeKind::Replaced),
+            (Some(_), Some(_)) if is_same(before, on_nodes) => Some(ChangeKind::Changed),
+            (Some(_), Some(_)) => Some(ChangeKind::Overridden),
         }
     };
     registries
         .into_iter()
         .filter_map(|registry| {
-            Some(Change {
+            Some(RegistryChange {
                 registry: shown_key(registry),
                 change: kind(registry)?,
             })
@@ -230,26 +230,26 @@ pub(crate) fn changes(in_force: &InForce, proposed: &DockerConfig) -> Vec<Change
 
 const REPLACED: &str = "*** (after, another pull secret)";
 
-/// The changes as kubectl shows them, with every credential masked.
-pub(crate) fn text(changes: &[Change]) -> String {
+/// The changes in the style of kubectl, with every credential masked.
+pub(crate) fn text(changes: &[RegistryChange]) -> String {
     changes
         .iter()
-        .flat_map(|Change { registry, change }| match change {
-            Kind::Added => vec![format!("+{registry}: ***")],
-            Kind::Removed => vec![format!("-{registry}: ***")],
-            Kind::Changed => vec![
+        .flat_map(|RegistryChange { registry, change }| match change {
+            ChangeKind::Added => vec![format!("+{registry}: ***")],
+            ChangeKind::Removed => vec![format!("-{registry}: ***")],
+            ChangeKind::Changed => vec![
                 format!("-{registry}: *** (before)"),
                 format!("+{registry}: *** (after)"),
             ],
-            Kind::Replaced => vec![
+            ChangeKind::Replaced => vec![
                 format!("-{registry}: *** (before)"),
                 format!("+{registry}: {REPLACED}"),
             ],
-            Kind::Overridden => vec![
+            ChangeKind::Overridden => vec![
                 format!("-{registry}: *** (before, another pull secret)"),
                 format!("+{registry}: *** (after)"),
             ],
-            Kind::Shadowed => vec![format!(
+            ChangeKind::Shadowed => vec![format!(
                 " {registry}: *** (shadowed: another pull secret wins)"
             )],
         })
@@ -257,19 +257,19 @@ pub(crate) fn text(changes: &[Change]) -> String {
         .collect()
 }
 
-/// As [`text`]; where nothing changes, it says so. `places`: `on the nodes`, for example.
-pub(crate) fn text_of_all(changes: &[Change], places: &str) -> String {
+/// Like [`text`], but says so if nothing changes. `places`: such as `on the nodes`.
+pub(crate) fn text_of_all(changes: &[RegistryChange], places: &str) -> String {
     if changes.is_empty() {
         return format!("no credential {places} changes\n");
     }
     text(changes)
 }
 
-/// Both sides as text, one line a registry, every credential masked: what another program may compare.
+/// Both sides as text for an external diff program: one line per registry, every credential masked.
 pub(crate) fn sides(
     in_force: &InForce,
     proposed: &DockerConfig,
-    changes: &[Change],
+    changes: &[RegistryChange],
 ) -> (String, String) {
     let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
     for config in [&in_force.additional, proposed] {
@@ -278,27 +278,27 @@ pub(crate) fn sides(
         }
     }
     after.clone_from(&before);
-    for Change { registry, change } in changes {
+    for RegistryChange { registry, change } in changes {
         match change {
-            Kind::Added => {
+            ChangeKind::Added => {
                 before.remove(registry);
             }
-            Kind::Removed => {
+            ChangeKind::Removed => {
                 after.remove(registry);
             }
-            Kind::Changed => {
+            ChangeKind::Changed => {
                 before.insert(registry.clone(), "*** (before)");
                 after.insert(registry.clone(), "*** (after)");
             }
-            Kind::Replaced => {
+            ChangeKind::Replaced => {
                 before.insert(registry.clone(), "*** (before)");
                 after.insert(registry.clone(), REPLACED);
             }
-            Kind::Overridden => {
+            ChangeKind::Overridden => {
                 before.insert(registry.clone(), "*** (before, another pull secret)");
                 after.insert(registry.clone(), "*** (after)");
             }
-            Kind::Shadowed => {
+            ChangeKind::Shadowed => {
                 after.insert(registry.clone(), "*** (shadowed: another pull secret wins)");
             }
         }

@@ -1,4 +1,4 @@
-//! What a change of credentials does: it restarts each kubelet once, or none, and writes Secrets in namespaces. Pure.
+//! The effects of a change of credentials: restarts of kubelets, and Secrets written to namespaces. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret, Restart};
 use globalps_core::names;
@@ -11,12 +11,12 @@ use serde::Serialize;
 use crate::cluster::namespaces::Affected;
 use crate::secret::pace::Pace;
 
-/// How the revision in force is delivered, and how the next one shall be.
+/// The delivery of the revision in force, and of the next one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Deliveries {
-    /// `None`: nothing is in force, or this user may not see it.
+    /// `None` if nothing is in force, or this user may not read it.
     in_force: Option<Delivery>,
-    /// A newer release delivers it in a way that this one does not know.
+    /// A newer release set a delivery that this release doesn't know.
     is_unknown: bool,
     pub wanted: DeliveryType,
     pub pace: Pace,
@@ -24,33 +24,33 @@ pub(crate) struct Deliveries {
     never_restarts: bool,
 }
 
-/// What changes, for [`Deliveries::effects`].
+/// What differs from the content in force; input of [`Deliveries::effects`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Differs {
-    /// Something differs from what is in force.
+    /// Anything at all.
     pub any: bool,
-    /// A credential that every pod of a node can use.
+    /// A credential that is available to every pod of a node.
     pub on_nodes: bool,
-    /// A source that is proposed has a scope.
+    /// A proposed source has a scope.
     pub has_scope: bool,
 }
 
-/// `diff -o json` has these fields, where they are not empty.
+/// `diff -o json` contains these fields unless they are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Effects {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delivery: Option<DeliveryChange>,
-    /// Registries at a port that the credential provider does not serve yet.
+    /// Registries with a port that the credential provider's configuration doesn't match yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub new_ports: Vec<String>,
-    /// No source had a scope before, so that kubelets request no tokens for the provider yet.
+    /// The first source with a scope: kubelets don't request tokens for the provider yet.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub first_scope: bool,
     /// `None`: nothing changes on nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restarts_kubelets: Option<bool>,
-    /// Where namespaces get pull secrets: those that are written.
+    /// The namespaces whose pull secret is written, if globalps delivers to namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespaces: Option<Affected>,
     #[serde(skip)]
@@ -81,7 +81,7 @@ impl Deliveries {
         }
     }
 
-    /// Ignores a pending change of delivery, which the proposal does not cause.
+    /// Ignores a pending change of delivery, because the proposal doesn't cause it.
     pub(crate) fn staying(mut self) -> Self {
         self.wanted = match self.in_force {
             Some(Delivery::CredentialProvider(_)) => DeliveryType::CredentialProvider,
@@ -91,7 +91,7 @@ impl Deliveries {
         self
     }
 
-    /// `config`: all that is proposed.
+    /// `config`: the complete proposed content.
     pub(crate) fn effects(&self, config: &DockerConfig, differs: Differs) -> Effects {
         use DeliveryType::{ConfigFile, CredentialProvider};
         let none = Effects {
@@ -117,7 +117,7 @@ impl Deliveries {
                 restarts_kubelets: differs.on_nodes.then_some(!self.never_restarts),
                 ..none
             },
-            // No node has anything any more.
+            // No node has credentials of globalps any more.
             (Some(_), DeliveryType::None) if self.pace.nodes == 0 => none,
             (Some(Delivery::ConfigFile), CredentialProvider | DeliveryType::None) => {
                 change(ConfigFile)
@@ -147,7 +147,7 @@ impl Deliveries {
 }
 
 impl Effects {
-    /// As `diff` shows another delivery.
+    /// The change of delivery, as `diff` prints it.
     pub(crate) fn change(&self) -> String {
         match &self.delivery {
             Some(DeliveryChange { before, after }) => {
@@ -157,13 +157,12 @@ impl Effects {
         }
     }
 
-    /// What it does to kubelets and namespaces, a sentence each.
+    /// The effects on kubelets and namespaces, one sentence each.
     pub(crate) fn sentences(&self) -> Vec<String> {
         let namespaces = self.namespaces.as_ref().map(Affected::sentence);
         self.of_kubelets().into_iter().chain(namespaces).collect()
     }
 
-    /// Whether kubelets restart because of it.
     pub(crate) fn restarts(&self) -> bool {
         self.restarts_kubelets == Some(true)
     }
@@ -209,7 +208,7 @@ mod tests {
         parse(format!(r#"{{"auths":{{{entries}}}}}"#).as_bytes()).expect("credentials")
     }
 
-    /// `delivery`: the annotation of the Secret, `-`: no Secret.
+    /// `delivery`: the Secret's annotation; `-`: no Secret.
     fn deliveries(delivery: &str, wanted: DeliveryType, nodes: u32) -> Deliveries {
         let mut secret = Secret::default();
         if !delivery.is_empty() {
@@ -282,7 +281,7 @@ mod tests {
                 true,
                 "`b:99`: a port that the credential provider does not serve yet: restarts each kubelet once, 1 first; pods keep running",
             ),
-            // Of a newer release.
+            // Set by a newer release.
             (r#"{"type":"Other"}"#, CredentialProvider, 3, &["a"], true, ""),
         ];
         for (in_force, wanted, nodes, registries, changes, expected) in cases {

@@ -1,8 +1,8 @@
-//! What is wrong with a credentials file, for people.
+//! Formats the findings of a credentials file for users.
 
 use globalps_dockerconfig::Finding;
 
-/// One finding after the other, each with its way out.
+/// The findings, each with its hint.
 pub(crate) fn text(findings: &[Finding]) -> String {
     let line = |finding: &Finding| {
         let severity = if finding.is_error() {

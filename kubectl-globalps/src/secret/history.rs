@@ -8,24 +8,24 @@ use k8s_openapi::api::core::v1::Secret;
 use crate::secret::additional::data_of;
 use crate::secret::changes::InForce;
 
-/// One of the Secrets that the controller keeps.
+/// A Secret of the history.
 #[derive(Debug)]
 pub(crate) struct Revision {
     pub number: i64,
     pub rolled_out: Option<Timestamp>,
     pub bytes: Vec<u8>,
     pub config: DockerConfig,
-    /// Name of the Secret that has it.
+    /// Name of the Secret with this revision.
     pub secret: String,
 }
 
 impl Revision {
-    /// `None`: the Secret is not one that the controller keeps.
+    /// `None` if the Secret is not part of the history.
     pub(crate) fn of(secret: &Secret) -> Option<Self> {
         Self::at(secret, names::DATA_KEY)
     }
 
-    /// The one that is in force, from the merged Secret; `None`: there is none.
+    /// The revision in force, from the merged Secret; `None` if there is none.
     pub(crate) fn in_force(global: &Secret) -> Option<Self> {
         Self::at(global, names::LAST_ADDITIONAL_KEY)
     }
@@ -45,7 +45,7 @@ impl Revision {
     }
 }
 
-/// The revision that a Secret of the controller names; 0: none.
+/// The revision in a Secret's annotation; 0 if there is none.
 pub(crate) fn revision_of(secret: &Secret) -> i64 {
     let annotations = secret.metadata.annotations.as_ref();
     let number = annotations.and_then(|all| all.get(names::REVISION_ANNOTATION));
@@ -54,7 +54,7 @@ pub(crate) fn revision_of(secret: &Secret) -> i64 {
         .unwrap_or_default()
 }
 
-/// The newest first, that in force among them; each revision once.
+/// Newest first, including the revision in force; each revision once.
 pub(crate) fn sorted(
     slots: impl IntoIterator<Item = Secret>,
     global: Option<&Secret>,
@@ -70,9 +70,8 @@ pub(crate) fn sorted(
     revisions
 }
 
-/// Where going back leads when nobody says where: to the newest one with which nodes have something else than with what is in
-/// the Secret now.
-/// `now`: what is in the Secret; `None`: no Secret, or nothing that could be read.
+/// The revision that `undo` goes back to by default: the newest whose merged credentials differ from those with the
+/// Secret's present content. `now`: that content; `None` if there is no Secret or it can't be parsed.
 pub(crate) fn last_other<'a>(
     revisions: &'a [Revision],
     now: Option<&DockerConfig>,
@@ -111,7 +110,7 @@ mod tests {
         secret
     }
 
-    /// In the order of their slots, which is that of nothing.
+    /// In the order of their slots, which is arbitrary.
     fn revisions() -> Vec<Revision> {
         let mut foreign = slot("1", "{}");
         foreign.metadata.annotations = None;
@@ -178,7 +177,7 @@ mod tests {
             assert_eq!(to(now), expected, "{sentence}");
         }
         assert!(last_other(&[], None, &InForce::default()).is_none());
-        // The original pull secret has its own credential for the only registry that differs.
+        // The original pull secret has a credential of its own for the only registry that differs.
         let original = InForce {
             original: validate_bytes(br#"{"auths":{"a":{"auth":"dTpy"},"b":{"auth":"dTpy"}}}"#)
                 .0

@@ -1,4 +1,5 @@
-//! The way from imagepullsecret-patcher to globalps: what it left, what is in force instead, and what can go. Pure.
+//! Migration from imagepullsecret-patcher to globalps: what the patcher left, what is in force instead, and what can be
+//! deleted. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,64 +15,64 @@ use kube::ResourceExt as _;
 use crate::error::Failure;
 use crate::terminal::{few, number};
 
-/// Part of the image's name by which its Deployment is found, and value of the annotation of its Secrets.
+/// Part of the image's name that identifies the patcher's Deployment, and value of the annotation on its Secrets.
 pub(crate) const PATCHER: &str = "imagepullsecret-patcher";
 pub(crate) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Name of its Secrets, unless its Deployment or the user says otherwise.
+/// Default name of the patcher's Secrets, unless its Deployment or the user names another.
 pub(crate) const SECRET_NAME: &str = "image-pull-secret";
-/// Names in a sentence.
+/// Maximum number of names in a sentence.
 pub(crate) const MOST: usize = 5;
 
-/// A Secret of the patcher, as it was read.
+/// A Secret of the patcher.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Old {
-    /// Version and uid only: annotations can have credentials.
+    /// Only resource version and uid: annotations can contain credentials.
     pub metadata: ObjectMeta,
-    /// Its registries that globalps does not deliver to the namespace.
+    /// Registries that globalps does not deliver to the namespace.
     pub missing: Vec<String>,
-    /// Those for which globalps has other credentials.
+    /// Registries for which globalps has other credentials.
     pub different: Vec<String>,
 }
 
-/// A service account that refers to the patcher's Secret.
+/// A service account with a reference to the patcher's Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub name: String,
-    /// It refers to globalps' Secret, too.
+    /// It also refers to globalps' Secret.
     pub has_ours: bool,
 }
 
-/// What is known of one namespace.
+/// The state of one namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Place {
-    /// `None`: there is none any more, only references to it.
+pub(crate) struct NamespaceFacts {
+    /// `None` if the Secret is gone and only references to it remain.
     pub old: Option<Old>,
     pub accounts: Vec<Account>,
-    /// globalps keeps a Secret here.
+    /// globalps delivers a Secret to this namespace.
     pub is_selected: bool,
-    /// Its Secret is here, with the present content.
+    /// globalps' Secret is here, with the current content.
     pub is_synced: bool,
-    /// Running pods that refer to the patcher's Secret, and not to globalps'.
+    /// Running pods that refer to the patcher's Secret but not to globalps'.
     pub pods: Vec<String>,
 }
 
-/// What happens in one namespace.
+/// The migration of one namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Step {
-    /// Service accounts that lose the reference.
+pub(crate) struct MigrationStep {
+    /// Service accounts whose reference is removed.
     pub accounts: Vec<String>,
     pub deletes: bool,
-    /// Why something stays; empty: nothing does.
+    /// Why something is kept; empty if nothing is.
     pub stays: String,
 }
 
-/// `attach`: how pods refer to globalps' Secret; with `Admission`, the policy is in force. `ignore_pods`: Secrets go even
-/// where running pods need them.
-pub(crate) fn step(place: &Place, attach: Attach, ignore_pods: bool) -> Step {
+/// `attach`: how pods refer to globalps' Secret; with `Admission`, the policy is in force. `ignore_pods`: delete
+/// Secrets even if running pods need them.
+pub(crate) fn step(place: &NamespaceFacts, attach: Attach, ignore_pods: bool) -> MigrationStep {
     if !place.is_selected {
-        return Step {
+        return MigrationStep {
             stays: "globalps does not select the namespace".to_owned(),
-            ..Step::default()
+            ..MigrationStep::default()
         };
     }
     let is_in_force = |account: &&Account| attach == Attach::Admission || account.has_ours;
@@ -101,15 +102,18 @@ pub(crate) fn step(place: &Place, attach: Attach, ignore_pods: bool) -> Step {
             few(&pods, MOST)
         ));
     }
-    Step {
+    MigrationStep {
         deletes: place.old.is_some() && stays.is_empty(),
         accounts,
         stays: stays.join("; "),
     }
 }
 
-/// Why nothing may be changed yet; `None`: everything is in force. `secret_name`: of the patcher's Secrets.
-pub(crate) fn refusal(places: &BTreeMap<String, Place>, secret_name: &str) -> Option<Failure> {
+/// Why nothing may be changed yet; `None` if everything is in force. `secret_name`: name of the patcher's Secrets.
+pub(crate) fn refusal(
+    places: &BTreeMap<String, NamespaceFacts>,
+    secret_name: &str,
+) -> Option<Failure> {
     let selected = || places.iter().filter(|(_, place)| place.is_selected);
     let unsynced: Vec<&str> = selected()
         .filter(|(_, place)| !place.is_synced)
@@ -148,7 +152,7 @@ pub(crate) fn refusal(places: &BTreeMap<String, Place>, secret_name: &str) -> Op
     ))
 }
 
-/// Registries of the patcher's Secret that globalps' one does not have, and those with other credentials; no credentials.
+/// Registries of the patcher's Secret that are missing in globalps', and those with other credentials. Returns no credentials.
 pub(crate) fn compare(old: &DockerConfig, ours: &DockerConfig) -> (Vec<String>, Vec<String>) {
     let ours = ours.by_canonical_key();
     let (mut missing, mut different) = (BTreeSet::new(), BTreeSet::new());
@@ -173,7 +177,7 @@ pub(crate) fn is_patcher(deployment: &Deployment) -> bool {
     })
 }
 
-/// The name of its Secrets, where the Deployment says it.
+/// The name of the patcher's Secrets, if the Deployment sets it.
 pub(crate) fn named_by(deployment: &Deployment) -> Option<String> {
     let of_env = containers(deployment)
         .flat_map(|container| container.env.iter().flatten())
@@ -195,7 +199,7 @@ fn containers(
     pod.into_iter().flat_map(|pod| &pod.containers)
 }
 
-/// The service account, where it refers to the patcher's Secret.
+/// The service account, if it refers to the patcher's Secret.
 pub(crate) fn account(account: &ServiceAccount, old: &str, ours: &str) -> Option<Account> {
     let has = |name: &str| {
         let mut references = account.image_pull_secrets.iter().flatten();
@@ -207,7 +211,8 @@ pub(crate) fn account(account: &ServiceAccount, old: &str, ours: &str) -> Option
     })
 }
 
-/// Removes the first reference to this Secret, if nobody has written the service account since: no record says whose it is.
+/// Removes the first reference to this Secret, unless the service account has changed since it was read: the
+/// reference's owner is not recorded.
 pub(crate) fn without_reference(account: &ServiceAccount, name: &str) -> Patch {
     let mut operations = vec![PatchOperation::Test(TestOperation {
         path: PointerBuf::from_tokens(["metadata", "resourceVersion"]),

@@ -1,4 +1,4 @@
-//! The additional pull secret and what its changes do. Pure.
+//! The additional pull secret and the effects of its changes. Pure.
 
 pub(crate) mod additional;
 pub(crate) mod changes;

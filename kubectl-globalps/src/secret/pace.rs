@@ -1,4 +1,4 @@
-//! How kubelets restart one after the other. Pure.
+//! The batches in which kubelets restart. Pure.
 
 use globalps_core::api::{GlobalPullSecret, Rollout};
 use globalps_core::rollout::share;
@@ -6,12 +6,12 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::terminal::layout::number;
 
-/// Batches that are named one by one.
+/// Maximum number of batches that are listed.
 const NAMED: usize = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
-    /// Of the cluster; 0: unknown.
+    /// Nodes of the cluster; 0 if unknown.
     pub nodes: u32,
     /// `spec.rollout.maxUnavailable`.
     most: IntOrString,
@@ -50,7 +50,7 @@ impl Pace {
     }
 }
 
-/// The canary, then batches that double up to the limit, as long as there are nodes.
+/// The canary, then batches that double up to `most` until no node is left.
 fn batches(nodes: usize, most: usize) -> String {
     let mut sizes = vec![1];
     let mut left = nodes.saturating_sub(1);

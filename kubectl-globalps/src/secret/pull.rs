@@ -1,4 +1,4 @@
-//! A pull of an image: which credentials are tried for it, in the kubelet's order, and whose they are. Pure.
+//! A pull of an image: which credentials the kubelet tries, in its order, and who owns them. Pure.
 
 use globalps_dockerconfig::{
     Crio, DockerConfig, Explanation, Finding, ImageError, Try, attempts, explain, parse, shown_key,
@@ -12,47 +12,47 @@ use crate::secret::scope::in_force;
 use crate::secret::tried::{Origin, Tried, line_of_crio, lines_of, shown};
 use crate::terminal::escapes;
 
-/// A file, or a Secret, with credentials.
+/// A file or Secret with credentials.
 pub(crate) struct Keyring {
-    /// As a user would name it: `Secret default/team`.
+    /// Its name for users: `Secret default/team`.
     pub name: String,
     pub bytes: Vec<u8>,
     pub origin: Origin,
 }
 
-/// Everything that is known of a pull.
+/// Everything known about a pull.
 #[derive(Default)]
 pub(crate) struct Asked {
     pub image: String,
-    /// Secrets of the pod, or of its service account. The kubelet makes one list of all of them.
+    /// Secrets of the pod or of its service account. The kubelet merges them into one list.
     pub of_pod: Vec<Keyring>,
-    /// What the kubelet has in its file for every pod of the node.
+    /// The kubelet's credentials file, which is for every pod of the node.
     pub of_node: Option<Keyring>,
-    /// What it gets from the credential provider, where the node has that.
+    /// The credential provider's content, if the node uses the provider.
     pub provided: Option<Provided>,
-    /// Who pulls it.
+    /// The pod or service account that pulls.
     pub puller: Puller,
-    /// The pull secret that globalps keeps in the pod's namespace, where it does.
+    /// The pull secret of globalps in the pod's namespace, if there is one.
     pub of_namespace: Option<OfNamespace>,
-    /// Whether a Secret of the pod that this user may not read is a note; else it is an error.
+    /// Whether a pod's Secret that this user may not read is a note instead of an error.
     pub may_hide: bool,
-    /// What else there is to say: Secrets that are missing, a node that lags, the kubelet's own words.
+    /// Further notes: missing Secrets, a lagging node, the kubelet's message.
     pub notes: Vec<String>,
 }
 
-/// The content of nodes with the credential provider.
+/// The content for nodes with the credential provider.
 pub(crate) struct Provided {
     pub content: Content,
-    /// How many nodes have it, and how many have the file instead; 0: unknown.
+    /// Number of nodes with the provider, and with the file; 0 if unknown.
     pub nodes: (usize, usize),
 }
 
-/// The Secret that globalps keeps in a namespace.
+/// The Secret of globalps in a namespace.
 pub(crate) struct OfNamespace {
     pub secret: String,
-    /// The pod, or each new one, refers to it.
+    /// The pod, or each new pod, refers to it.
     pub is_referenced: bool,
-    /// Sources with a scope whose credentials it has.
+    /// Sources with a scope whose credentials it contains.
     pub sources: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ pub(crate) enum Puller {
     /// Any pod.
     #[default]
     Unknown,
-    /// A static pod: it has no service account.
+    /// A static pod, which has no service account.
     Static,
     Pod(PodIdentity),
 }
@@ -97,11 +97,11 @@ struct Scoped {
 pub(crate) struct Answer {
     image: String,
     repository: String,
-    /// Of the node's file: else the kubelet has nothing of it at all.
+    /// Whether a kubelet can parse the node's file; otherwise it uses none of its entries.
     accepted: bool,
     tries: Vec<Tried>,
-    /// Of nodes with the credentials file, where others have the provider: how many nodes have the provider, how many the
-    /// file, and what these try.
+    /// In a cluster with the provider on some nodes and the file on others: the number of nodes with each, and what
+    /// nodes with the file try.
     by_file: Option<((usize, usize), Vec<Tried>)>,
     puller: Puller,
     of_namespace: Option<OfNamespace>,
@@ -109,9 +109,9 @@ pub(crate) struct Answer {
     crio: Crio,
     findings: Vec<(String, Finding)>,
     notes: Vec<String>,
-    /// A Secret of the pod that keeps the kubelet from pulling, and who would have to change it.
+    /// A Secret of the pod that prevents the kubelet from pulling, and who has to change it.
     unreadable: Option<(String, Origin)>,
-    /// Whether there is more than one place that credentials could come from.
+    /// Whether the pod has no Secrets and there are no notes.
     is_plain: bool,
 }
 
@@ -141,7 +141,7 @@ impl Answer {
             }
         }
         for found in explain(&DockerConfig::new(all), &asked.image)?.tries {
-            // Of two same keys the first one is tried first.
+            // For equal keys, the kubelet tries the first one first.
             let at = owners.iter().position(|(key, _)| *key == found.key);
             let owner = at.map(|at| owners.remove(at).1);
             let (source, origin) = match owner {
@@ -182,7 +182,7 @@ impl Answer {
                 tries.push(tried(&source, &offer.attempt, origin));
             }
             scoped = scoped_sources(&provided.content, &asked.image, pod)?;
-            // Its file has nothing of it there.
+            // CRI-O reads the node's credentials file, which has none of these credentials.
             crio.clear();
         } else {
             tries.extend(with_file);
@@ -235,7 +235,7 @@ impl Answer {
         found.map(|(source, origin)| (source.as_str(), origin))
     }
 
-    /// A source that has a credential for the image, but not for this pod, and who it is for.
+    /// A source with a credential for the image but not for this pod, and its scope.
     pub(crate) fn excluding(&self) -> Option<(&str, &str)> {
         let is_allowed = self.scoped.iter().any(|scoped| scoped.allowed);
         let first = self.scoped.first().filter(|_| !is_allowed)?;
@@ -348,7 +348,7 @@ impl Answer {
     }
 }
 
-/// Every source with a scope that has a credential for the image, for whomever.
+/// Every source with a scope and a credential for the image, whether or not it is for this pod.
 fn scoped_sources(
     content: &Content,
     image: &str,
@@ -367,7 +367,7 @@ fn scoped_sources(
     Ok(found)
 }
 
-/// Its entries; `None`: it is not a credentials file at all.
+/// The entries; `None` if the content is not a credentials file.
 fn read(source: &Keyring, findings: &mut Vec<(String, Finding)>) -> Option<DockerConfig> {
     let found = validate_bytes(&source.bytes).1;
     findings.extend(

@@ -1,4 +1,4 @@
-//! Who may pull with the credentials of a source: its entry in `spec.sources`, and its scope as text. Pure.
+//! The scope of a source: its entry in `spec.sources`, and its description. Pure.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 pub(crate) const EVERY_POD: &str = "every pod";
 
-/// The scope in words; `None`: there is none, so that the source is for every pod.
+/// Describes the scope; `None`: the source is for every pod.
 pub(crate) fn shown(scope: Option<&SourceScope>) -> String {
     let Some(scope) = scope else {
         return EVERY_POD.to_owned();
@@ -21,14 +21,14 @@ pub(crate) fn shown(scope: Option<&SourceScope>) -> String {
         namespaces.push(match selected.as_deref() {
             Ok("") => "every namespace".to_owned(),
             Ok(labels) => format!("namespaces with {labels}"),
-            // The controller says why it can't be used.
+            // The controller reports why the scope can't be used.
             Err(_) => "namespaces with unknown labels".to_owned(),
         });
     }
     pods_of(&namespaces, &scope.service_accounts)
 }
 
-/// The same of a scope that is in force.
+/// Like [`shown`], for a scope in force.
 pub(crate) fn in_force(scope: &Scope) -> String {
     pods_of(&texts(&scope.namespaces), &texts(&scope.service_accounts))
 }
@@ -51,8 +51,8 @@ fn pods_of(namespaces: &[String], accounts: &[String]) -> String {
     }
 }
 
-/// `spec.sources` with this one: a new one is the last, and a known one gets the scope, or keeps its own where none is given.
-/// Fields of a newer release stay.
+/// `spec.sources` with this source. A new one is appended; a known one gets the scope, or keeps its own if `scope` is
+/// `None`. Unknown fields of a newer release stay.
 pub(crate) fn with_source(
     sources: &[Value],
     name: &str,
@@ -75,11 +75,11 @@ pub(crate) fn without_source(sources: &[Value], name: &str) -> Vec<Value> {
     others.cloned().collect()
 }
 
-/// Who may pull with a source before and after a change.
+/// The pods that may use a source, before and after a change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ScopeChange {
     pub source: String,
-    /// Empty: it is no source, or nobody gets it.
+    /// Empty if it is not a source, or no pod gets it.
     pub before: String,
     pub after: String,
 }
@@ -89,12 +89,12 @@ impl ScopeChange {
         self.before != self.after
     }
 
-    /// Whether it has been or becomes a source of every pod.
+    /// Whether the source was, or becomes, one for every pod.
     pub(crate) fn is_of_every_pod(&self) -> bool {
         self.is_change() && [&self.before, &self.after].contains(&&EVERY_POD.to_owned())
     }
 
-    /// As `diff` shows it; without a sign where nothing changes.
+    /// The line that `diff` prints; without a sign if nothing changes.
     pub(crate) fn text(&self) -> String {
         if self.is_change() {
             self.side('-', &self.before) + &self.side('+', &self.after)
@@ -111,8 +111,8 @@ impl ScopeChange {
     }
 }
 
-/// Sources with a scope whose scope in force is another one than in the spec. `delivered`: nodes get such sources at all.
-/// `everybodys`: names of the sources that are in force for every pod.
+/// Sources whose scope in force differs from the spec. `delivered`: whether nodes get sources with a scope at all.
+/// `everybodys`: names of the sources in force for every pod.
 pub(crate) fn changes(
     spec: &[SourceRef],
     delivered: bool,
@@ -152,7 +152,7 @@ pub(crate) fn changes(
         .collect()
 }
 
-/// Whether what is in force can be what the spec asks for. The controller alone knows which namespaces a selector selects.
+/// Whether the scope in force may match the spec. Only the controller knows which namespaces a selector matches.
 fn is_met(asked: &SourceScope, known: &Scope) -> bool {
     let set = |texts: &[String]| texts.iter().cloned().collect::<BTreeSet<_>>();
     let (wanted, there) = (set(&asked.namespaces), set(&texts(&known.namespaces)));

@@ -1,8 +1,8 @@
-//! One credential of a pull, and where it comes from. Pure.
+//! One credential that a pull tries, and its origin. Pure.
 
 use globalps_dockerconfig::{Credential, Crio, Secret, shown_key};
 
-/// One credential that is tried, and where it comes from.
+/// One credential that is tried, and its origin.
 #[derive(Clone)]
 pub(crate) struct Tried {
     pub source: String,
@@ -12,23 +12,23 @@ pub(crate) struct Tried {
     pub credential: Credential,
 }
 
-/// Who would have to change a credential.
+/// Who has to change a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The owner of the pod: a Secret of its namespace.
+    /// The owner of the pod, in a Secret of its namespace.
     Pod,
-    /// The same, and why an edit of the Secret fails or does not last.
+    /// Like `Pod`, with the reason why an edit of the Secret fails or is reverted.
     Kept(String),
-    /// globalps, of its Secrets for every pod.
+    /// globalps, in the Secrets for every pod.
     Globalps,
-    /// The source with a scope of this name.
+    /// The source of this name, which has a scope.
     Scoped(String),
-    /// The owner of the catalog: this Secret, by namespace and name, which globalps copies.
+    /// The owner of the catalog: globalps copies this Secret, given by namespace and name.
     Catalog(String, String),
 }
 
 impl Origin {
-    /// Whether a rollout of globalps brings it.
+    /// Whether a rollout of globalps delivers it.
     pub(crate) fn is_delivered(&self) -> bool {
         matches!(self, Self::Globalps | Self::Scoped(_))
     }
@@ -64,7 +64,7 @@ pub(super) fn line_of_crio(crio: &Crio) -> String {
     }
 }
 
-/// A user's name, which is no secret here: it is what tells two credentials apart.
+/// A user name is not secret here: it distinguishes two credentials.
 pub(super) fn shown(username: &Secret) -> String {
     String::from_utf8_lossy(username.expose()).into_owned()
 }

@@ -1,4 +1,4 @@
-//! Columns as kubectl writes them: a header, the widest cell of each column, three spaces between. Pure.
+//! Columns as kubectl prints them: a header, and columns as wide as their widest cell, separated by three spaces. Pure.
 
 use comfy_table::{Cell, Color, Table, presets};
 
@@ -6,13 +6,13 @@ use crate::terminal::escapes::line;
 
 /// Spaces between two columns.
 const GAP: usize = 3;
-/// Width of a truncated column.
+/// Minimum width of a truncated column.
 const LEAST: usize = 8;
 
-/// One line for the header and one a row, without the last line ending.
+/// One line for the header and one per row, without a final newline.
 ///
-/// `width`: no line is longer, in characters; what does not fit is cut. `color` is that of a cell of a row, by the
-/// number of its row and column.
+/// `width`: maximum length of a line in characters; longer cells are truncated. `color`: the color of a cell, by row
+/// and column.
 pub(crate) fn columns(
     header: &[&str],
     rows: &[Vec<String>],
@@ -57,7 +57,7 @@ pub(crate) fn columns(
     for column in table.column_iter_mut() {
         column.set_padding((0, gap));
     }
-    // Where even the least of each column is too much, the whole line is cut.
+    // If not even the minimum widths fit, truncates the whole line.
     let room = width.unwrap_or(usize::MAX);
     let lines = table.lines().map(|line| {
         let line = line.trim_end();
@@ -70,7 +70,7 @@ pub(crate) fn columns(
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Characters of a line that has everything.
+/// Length in characters of a line without truncation.
 pub(crate) fn natural_width(header: &[&str], rows: &[Vec<String>]) -> usize {
     total(&natural(header, rows))
 }
@@ -116,8 +116,7 @@ pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Wraps sentences in lines of at most this many characters. Quoted text stays in one piece, however long: a command that is
-/// to be copied has no line ending in it.
+/// Wraps sentences into lines of at most this many characters. Quoted text is never broken, so that a command can be copied.
 pub(crate) fn wrap_sentences(text: &str, width: usize) -> Vec<String> {
     let mut is_quoted = false;
     let words = text.split(|character| {
@@ -127,8 +126,7 @@ pub(crate) fn wrap_sentences(text: &str, width: usize) -> Vec<String> {
     fill(text, words.filter(|word| !word.is_empty()), width)
 }
 
-/// Wraps words in lines of at most this many characters; a longer word has its own line. Text that
-/// fits is left as it is.
+/// Wraps words into lines of at most this many characters. A longer word gets its own line. Text that fits stays unchanged.
 fn fill<'a>(text: &str, words: impl Iterator<Item = &'a str>, width: usize) -> Vec<String> {
     if text.chars().count() <= width {
         return vec![text.to_owned()];

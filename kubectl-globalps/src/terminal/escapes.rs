@@ -1,25 +1,25 @@
-//! Texts of others on a terminal: what would steer it is shown instead of sent. Pure.
+//! Escapes untrusted text for a terminal: control characters are shown instead of sent. Pure.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Lines and tabs stay; `\x1b` stands for an escape character.
+/// Keeps newlines and tabs; shows an escape character as `\x1b`.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     shown(text, |character| !"\n\t".contains(character))
 }
 
-/// A text for one line.
+/// Like [`plain`], for text that must stay on one line.
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     shown(text, |_| true)
 }
 
-/// Texts for one line each. Those of others, such as a runtime's message or a user's name, begin no line of their own.
+/// Joins texts, one line each. Untrusted text, such as a runtime's message or a user's name, can't begin a line of its own.
 pub(crate) fn lines(all: &[String]) -> String {
     let all: Vec<_> = all.iter().map(|text| line(text)).collect();
     all.join("\n")
 }
 
-/// As [`plain`], with the colors that this program put in. Texts of others must have gone through [`line`] before.
+/// Like [`plain`], but keeps this program's own colors. Untrusted text must have passed through [`line`] before.
 pub(crate) fn painted(text: &str) -> String {
     let mut pieces = text.split("\x1b[");
     let mut shown = plain(pieces.next().unwrap_or_default()).into_owned();
@@ -36,7 +36,7 @@ pub(crate) fn painted(text: &str) -> String {
     shown
 }
 
-/// JSON whose texts have no such character. serde leaves those above U+007E as they are.
+/// Escapes control characters in JSON. `serde_json` leaves those above U+007E unescaped.
 pub(crate) fn json(text: &str) -> String {
     let mut shown = String::new();
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Tables and figures as users see them: how much room there is, ages, counts. Pure.
+//! Tables and numbers for users: layout, ages, counts. Pure.
 
 use std::fmt::Display;
 
@@ -7,17 +7,17 @@ use jiff::Timestamp;
 
 use crate::terminal::columns::columns;
 
-/// How much room there is, and what to show.
+/// The size of the terminal, and what to show.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each goes by itself")]
 pub(crate) struct Layout {
-    /// Columns and lines of the terminal; `None`: no limit.
+    /// Columns and rows of the terminal; `None`: no limit.
     pub width: Option<u16>,
     pub height: Option<u16>,
     pub wide: bool,
     pub no_headers: bool,
     pub color: bool,
-    /// A bar shows how far it is, and nothing is longer than a line.
+    /// The table is redrawn: it has a progress bar, and no line exceeds the terminal's width.
     pub live: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn nodes(number: impl Into<u64>) -> String {
     self::number(number.into(), "node")
 }
 
-/// The first names, and how many more there are.
+/// The first `most` names, and the number of the others.
 pub(crate) fn few<S: AsRef<str>>(names: &[S], most: usize) -> String {
     let shown: Vec<&str> = names.iter().take(most).map(AsRef::as_ref).collect();
     let shown = shown.join(", ");
@@ -42,7 +42,7 @@ pub(crate) fn few<S: AsRef<str>>(names: &[S], most: usize) -> String {
     }
 }
 
-/// Columns that fit where they are redrawn, without their header where nobody wants it.
+/// Truncates the columns if the table is redrawn; omits the header with `no_headers`.
 fn laid_out(
     header: &[&str],
     rows: &[Vec<String>],
@@ -57,7 +57,7 @@ fn laid_out(
     }
 }
 
-/// As [`laid_out`], without colors.
+/// Like [`laid_out`], without colors.
 pub(crate) fn uncolored<const N: usize>(
     header: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -67,7 +67,7 @@ pub(crate) fn uncolored<const N: usize>(
     laid_out(&header, &rows, layout, |_, _| None)
 }
 
-/// As [`laid_out`], with a cell for each row and title.
+/// Like [`laid_out`]; `cell` returns the text for a row and a title.
 pub(crate) fn laid_out_by<R>(
     header: &[&str],
     rows: &[R],
@@ -83,7 +83,7 @@ pub(crate) fn laid_out_by<R>(
     })
 }
 
-/// As kubectl shows ages: `45s`, `12m`, `5h`, `3d`.
+/// An age as kubectl prints it: `45s`, `12m`, `5h`, `3d`.
 pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     let seconds = now.duration_since(since).as_secs().max(0);
     match seconds {

@@ -1,4 +1,4 @@
-//! What a user sees and types: columns, colors, prompts; nothing of others steers the terminal.
+//! Terminal input and output: columns, colors, prompts. Untrusted text can't control the terminal.
 
 pub(crate) mod columns;
 pub(crate) mod escapes;

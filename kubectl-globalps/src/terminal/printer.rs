@@ -1,4 +1,4 @@
-//! Everything that a user sees: data on stdout, messages on stderr. A reader that went away is no error.
+//! All output: data on stdout, messages on stderr. A closed stdout is not an error.
 
 use std::cell::Cell;
 use std::fmt::Display;
@@ -25,7 +25,7 @@ pub(crate) struct Printer {
     verbose: bool,
     silent: bool,
     closed: Cell<bool>,
-    /// Of both streams, instead of printing.
+    /// Output of both streams, captured instead of printed.
     #[cfg(test)]
     captured: Option<std::cell::RefCell<[String; 2]>>,
 }
@@ -42,7 +42,7 @@ impl Printer {
         }
     }
 
-    /// Keeps what it is to print.
+    /// Captures the output instead of printing it.
     #[cfg(test)]
     pub(crate) fn capturing() -> Self {
         Self {
@@ -51,14 +51,14 @@ impl Printer {
         }
     }
 
-    /// Stdout and stderr so far.
+    /// Takes the captured stdout and stderr.
     #[cfg(test)]
     pub(crate) fn captured(&self) -> [String; 2] {
         let captured = self.captured.as_ref();
         captured.map(std::cell::RefCell::take).unwrap_or_default()
     }
 
-    /// Data only.
+    /// Prints data, but no messages.
     pub(crate) fn silent() -> Self {
         Self {
             silent: true,
@@ -66,19 +66,20 @@ impl Printer {
         }
     }
 
-    /// Data, with one line ending at its end.
+    /// Prints data with exactly one newline at its end.
     pub(crate) fn data(&self, text: &str) {
         let end = if text.ends_with('\n') { "" } else { "\n" };
         self.write(Stream::Out, &format!("{}{end}", plain(text)));
     }
 
-    /// As [`Self::data`], with colors that this program put in.
+    /// Like [`Self::data`], but keeps this program's own colors.
     pub(crate) fn painted(&self, text: &str) {
         let end = if text.ends_with('\n') { "" } else { "\n" };
         self.write(Stream::Out, &format!("{}{end}", painted(text)));
     }
 
-    /// Prints a value as `-o` asks for. `what`: for the error. `names`: of the objects in it. `text`: prints it for people.
+    /// Prints a value in the format of `-o`. `what`: its name in the error. `names`: of the objects in it. `text`:
+    /// prints it as text.
     pub(crate) fn print<'f, T: Serialize>(
         &self,
         form: impl Into<Option<&'f Form>>,
@@ -114,7 +115,7 @@ impl Printer {
         Ok(())
     }
 
-    /// What a template says, with a line ending only where it has one.
+    /// Prints a template's output. Adds no newline.
     fn exactly(&self, text: &str) {
         self.write(Stream::Out, &plain(text));
     }
@@ -144,7 +145,7 @@ impl Printer {
         self.hint(&failure.hint);
     }
 
-    /// Lines on stderr, after a label in its color. A terminal would break them in the middle of a word.
+    /// Prints lines on stderr, after a colored label. Wraps them, because a terminal would break them inside a word.
     fn message(&self, label: Option<(&str, &str)>, text: impl Display) {
         let text = match label {
             Some((_, label)) => format!("{label} {text}"),
@@ -165,19 +166,19 @@ impl Printer {
         self.write(Stream::Err, &format!("{lines}\n"));
     }
 
-    /// Shown with `-v` only.
+    /// Printed only with `-v`.
     pub(crate) fn detail(&self, text: impl Display) {
         if self.verbose {
             self.line(Stream::Err, &text.to_string());
         }
     }
 
-    /// Nobody reads stdout any more, so there is nothing left to say.
+    /// Whether the reader of stdout is gone, so that further output is pointless.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.get()
     }
 
-    /// Nothing of others may be in the text but what is plain.
+    /// Untrusted parts of the text must be escaped already.
     fn write(&self, stream: Stream, text: &str) {
         #[cfg(test)]
         if let Some(captured) = &self.captured {
@@ -212,7 +213,7 @@ impl Printer {
         }
     }
 
-    /// `code`: of the color, as terminals take it.
+    /// `code`: the color's ANSI code.
     pub(crate) fn paint(&self, stream: Stream, code: &str, text: &str) -> String {
         if self.has_color(stream) {
             format!("\x1b[{code}m{text}\x1b[0m")
@@ -222,7 +223,7 @@ impl Printer {
     }
 }
 
-/// Whether it is a terminal that takes escape sequences. Any other gets plain lines.
+/// Whether the stream is a terminal that supports escape sequences. Other streams get plain lines.
 pub(crate) fn is_terminal(stream: Stream) -> bool {
     let is_terminal = match stream {
         Stream::Out => io::stdout().is_terminal(),
@@ -231,8 +232,8 @@ pub(crate) fn is_terminal(stream: Stream) -> bool {
     is_terminal && has_escapes(stream)
 }
 
-/// A console of Windows takes escape sequences once a program asks for it. `console` does so when asked
-/// for the support of colors, which `NO_COLOR` denies; a console older than Windows 10 has none.
+/// A Windows console interprets escape sequences only if the program enables this. The `console` crate does so when it
+/// detects color support, which `NO_COLOR` disables; consoles before Windows 10 don't support it.
 fn has_escapes(stream: Stream) -> bool {
     !cfg!(windows) || term(stream).features().colors_supported()
 }
@@ -244,12 +245,12 @@ fn term(stream: Stream) -> Term {
     }
 }
 
-/// Columns of the terminal; `None` where there is none.
+/// `None` if the stream is not a terminal.
 pub(crate) fn terminal_width(stream: Stream) -> Option<u16> {
     terminal_size(stream).map(|(_, width)| width)
 }
 
-/// Rows and columns of the terminal; `None` where there is none.
+/// Rows and columns; `None` if the stream is not a terminal.
 pub(crate) fn terminal_size(stream: Stream) -> Option<(u16, u16)> {
     if is_terminal(stream) {
         term(stream).size_checked()
@@ -258,19 +259,19 @@ pub(crate) fn terminal_size(stream: Stream) -> Option<(u16, u16)> {
     }
 }
 
-/// Indented, and safe on a terminal; `None`: it can't be serialized.
+/// Indented JSON, escaped for a terminal; `None` if the value can't be serialized.
 pub(crate) fn json(value: &impl Serialize) -> Option<String> {
     let text = serde_json::to_string_pretty(value).ok()?;
     Some(escapes::json(&text))
 }
 
-/// A line for each value, however long, as kubectl writes it.
+/// YAML with one line per value, however long, as kubectl prints it.
 fn yaml(value: &impl Serialize) -> Option<String> {
     let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
     serde_saphyr::to_string_with_options(value, options).ok()
 }
 
-/// Text that replaces itself on a terminal.
+/// Text that is redrawn in place on a terminal.
 pub(crate) struct Frame<'a> {
     printer: &'a Printer,
     stream: Stream,
@@ -286,7 +287,7 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Every line of `text` must fit the terminal's width, or the next frame lands in the wrong place.
+    /// Every line of `text` must fit the terminal's width; otherwise the next frame is drawn in the wrong place.
     pub(crate) fn draw(&mut self, text: &str) {
         let back = match self.lines {
             0 => String::new(),

@@ -10,7 +10,7 @@ use crate::terminal::escapes::plain;
 
 #[cfg(unix)]
 mod hidden;
-/// Elsewhere a terminal's echo is off only while a key is read.
+/// Other platforms turn a terminal's echo off only while a key is read.
 #[cfg(not(unix))]
 mod hidden {
     pub(super) fn line(question: &str) -> std::io::Result<String> {
@@ -20,12 +20,12 @@ mod hidden {
     }
 }
 
-/// Whether there is a terminal for questions.
+/// Whether a terminal is available for prompts.
 pub(crate) fn can_ask() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
 }
 
-/// `otherwise`: the error without a terminal.
+/// `otherwise`: the error if there is no terminal.
 pub(crate) fn text(question: &str, otherwise: &Failure) -> Result<String> {
     if !can_ask() {
         return Err(otherwise.clone());
@@ -37,7 +37,7 @@ pub(crate) fn text(question: &str, otherwise: &Failure) -> Result<String> {
         .ok_or_else(|| otherwise.clone())
 }
 
-/// One line, without white space around it; empty at the end of the input.
+/// Reads one line and trims it; empty at end of input.
 fn ask(question: &str, input: &mut impl BufRead, output: &mut impl Write) -> io::Result<String> {
     output.write_all(plain(question).as_bytes())?;
     output.flush()?;
@@ -55,7 +55,7 @@ pub(crate) fn password(question: &str, otherwise: &Failure) -> Result<Secret> {
     Ok(Secret::new(line))
 }
 
-/// Asks the user to confirm `what`. `cluster`: its title.
+/// Asks the user to confirm `what`. `cluster`: the cluster's title in the prompt.
 pub(crate) fn confirm(cluster: &str, what: &str, yes: bool) -> Result<()> {
     if yes {
         return Ok(());
@@ -72,7 +72,7 @@ pub(crate) fn confirm(cluster: &str, what: &str, yes: bool) -> Result<()> {
     }
 }
 
-/// Without a terminal nobody can be asked.
+/// The error if there is no terminal to ask on.
 pub(crate) fn not_confirmed() -> Failure {
     Failure::new(
         "confirmation needs a terminal",
@@ -106,7 +106,7 @@ mod tests {
             let question = question("`prod` (https://a:6443)", "Go on?");
             let answer = ask(&question, &mut typed.as_bytes(), &mut shown).expect("an answer");
             assert_eq!(is_yes(&answer), expected, "{typed:?}");
-            // Nothing but the question: no escape sequence hides the cursor.
+            // The output is only the question: no escape sequence hides the cursor.
             let expected = "cluster `prod` (https://a:6443)\nGo on? [y/N] ";
             assert_eq!(String::from_utf8_lossy(&shown), expected);
         }

@@ -26,16 +26,16 @@ pub(crate) use credentials::{credentials, outdated};
 pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use operators::operators;
-pub(crate) use permissions::{Permission, Place, permissions, permissions_of_commands};
+pub(crate) use permissions::{Permission, PermissionScope, permissions, permissions_of_commands};
 pub(crate) use provider::{has_scopes, provider};
 pub(crate) use readmission::{Labels, readmission, rejected};
 pub(crate) use registries::{SecretSeen, answered, questions};
-pub(crate) use report::Report;
+pub(crate) use report::CheckReport;
 pub(crate) use restarts::{restarts_kubelets, restarts_often};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Verdict {
+pub(crate) enum CheckResult {
     Ok,
     Warning,
     Failure,
@@ -46,13 +46,13 @@ pub(crate) enum Verdict {
 pub(crate) struct Check {
     pub group: &'static str,
     pub name: &'static str,
-    pub result: Verdict,
+    pub result: CheckResult,
     pub message: String,
     /// The next step; empty if the check passed.
     pub hint: String,
     /// The section of the guide; empty if the check passed.
     pub see: String,
-    /// Of a missing permission: the commands that fail, or show less, without it.
+    /// If this is a missing permission: the commands that fail or show less without it.
     #[serde(skip)]
     commands: Vec<&'static str>,
 }
@@ -61,7 +61,7 @@ fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> 
     Check {
         group,
         name,
-        result: Verdict::Ok,
+        result: CheckResult::Ok,
         message: message.into(),
         hint: String::new(),
         see: String::new(),
@@ -71,15 +71,15 @@ fn well(group: &'static str, name: &'static str, message: impl Into<String>) -> 
 
 impl Check {
     fn warn(self, hint: impl Into<String>) -> Self {
-        self.not_well(Verdict::Warning, hint)
+        self.not_well(CheckResult::Warning, hint)
     }
 
     fn fail(self, hint: impl Into<String>) -> Self {
-        self.not_well(Verdict::Failure, hint)
+        self.not_well(CheckResult::Failure, hint)
     }
 
-    /// The name is also an anchor of the guide.
-    fn not_well(self, result: Verdict, hint: impl Into<String>) -> Self {
+    /// The check's name is also an anchor in the guide.
+    fn not_well(self, result: CheckResult, hint: impl Into<String>) -> Self {
         Self {
             result,
             hint: hint.into(),
@@ -89,7 +89,7 @@ impl Check {
     }
 }
 
-/// A finding of the catalogue.
+/// The finding for an entry of the catalogue.
 fn found(group: &'static str, finding: &Finding, message: impl Into<String>) -> Check {
     let check = well(group, finding.section, message);
     match finding.severity {
@@ -106,9 +106,9 @@ pub(crate) fn unreachable(message: &str, hint: &str) -> Check {
     well(CLUSTER, "api", message).fail(hint)
 }
 
-/// `minor`: of the server's version 1.x.
+/// `minor`: the server's minor version.
 pub(crate) fn server(version: &str, minor: Option<u32>) -> Vec<Check> {
-    /// The first version with admission policies, which reject assignments of other writers.
+    /// The first version with admission policies, which reject assignments by other clients.
     const OLDEST: u32 = 30;
     let reached = well(CLUSTER, "api", "the API server responds");
     let version_of = well(CLUSTER, "version", format!("Kubernetes {version}"));
@@ -155,7 +155,7 @@ pub(crate) fn installation(seen: &Installed, namespace: &str, now: Timestamp) ->
 const NO_LEADER: &str = "a controller that has just started leads within 15 seconds; if this lasts, see `kubectl -n globalps-system logs deployment/globalps-controller --all-pods`";
 
 fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
-    // That it does not run is reported already.
+    // Another finding reports that the controller does not run.
     match &seen.controller {
         Sight::Absent => return None,
         Sight::Here(found) if found.ready == 0 => return None,
@@ -163,7 +163,7 @@ fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
     }
     let lease = |message: String| well(INSTALLATION, "lease", message);
     Some(match &seen.lease {
-        // As a leader leaves it that ends.
+        // A leader that shuts down releases the lease like this.
         Sight::Here(found) if found.holder.is_empty() => {
             lease("no controller leads".to_owned()).fail(NO_LEADER)
         }

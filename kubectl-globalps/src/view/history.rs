@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
-use crate::secret::changes::{Change, InForce, Kind, changes};
+use crate::secret::changes::{ChangeKind, InForce, RegistryChange, changes};
 use crate::secret::history::Revision;
 use crate::terminal::layout::{Layout, age, laid_out_by};
 
@@ -68,12 +68,12 @@ impl Progress {
 /// `history -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct History {
-    pub revisions: Vec<Row>,
+    pub revisions: Vec<HistoryRow>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Row {
+pub(crate) struct HistoryRow {
     pub revision: i64,
     /// RFC 3339; empty: not known.
     pub rolled_out: String,
@@ -84,7 +84,7 @@ pub(crate) struct Row {
     pub rollout: Option<Progress>,
     pub registries: Vec<String>,
     /// What going back to it would change.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RegistryChange>,
     #[serde(skip)]
     since: Option<Timestamp>,
     #[serde(skip)]
@@ -103,7 +103,7 @@ impl History {
             let is_wanted = !in_force.additional.is_empty()
                 && in_force.additional.means_the_same(&revision.config);
             let rollout = progress.filter(|_| is_wanted && revision.rolled_out.is_none());
-            Row {
+            HistoryRow {
                 revision: revision.number,
                 rolled_out: revision
                     .rolled_out
@@ -135,7 +135,7 @@ impl History {
         ];
         let newest = self.revisions.iter().find(|row| row.in_force);
         let newest = newest.map(|row| row.revision);
-        let cell = |row: &Row, title: &str| match title {
+        let cell = |row: &HistoryRow, title: &str| match title {
             "REVISION" => row.revision.to_string(),
             // The time is that of the last node.
             "AGE" => row.since.map_or("-".to_owned(), |since| age(since, now)),
@@ -154,16 +154,19 @@ impl History {
     }
 }
 
-impl Row {
+impl HistoryRow {
     fn difference(&self) -> String {
         if self.changes.is_empty() {
             return "none".to_owned();
         }
-        let word = |change: &Change| {
+        let word = |change: &RegistryChange| {
             let sign = match change.change {
-                Kind::Added => '+',
-                Kind::Removed => '-',
-                Kind::Changed | Kind::Replaced | Kind::Overridden | Kind::Shadowed => '~',
+                ChangeKind::Added => '+',
+                ChangeKind::Removed => '-',
+                ChangeKind::Changed
+                | ChangeKind::Replaced
+                | ChangeKind::Overridden
+                | ChangeKind::Shadowed => '~',
             };
             format!("{sign}{}", change.registry)
         };

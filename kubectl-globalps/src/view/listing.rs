@@ -1,4 +1,4 @@
-//! The registries whose credentials are in force: from where, for whom, since when, and how far they are. Pure.
+//! The registries with credentials in force: source, scope, age, and progress. Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,96 +16,96 @@ use crate::secret::history::Revision;
 use crate::secret::scope::{EVERY_POD, in_force};
 use crate::terminal::layout::{Layout, age_of, laid_out_by, rfc3339};
 
-/// What the rows depend on. `None`: hidden from this user, except where it says otherwise.
-pub(crate) struct Snapshot<'a> {
+/// Input of the rows. `None` means hidden from this user, unless a field says otherwise.
+pub(crate) struct RegistrySnapshot<'a> {
     pub gps: &'a GlobalPullSecret,
     pub global: Option<&'a Secret>,
-    /// The newest first; empty: hidden.
+    /// Newest first; empty if hidden.
     pub revisions: &'a [Revision],
     pub nodes: Option<&'a [&'a NodePullSecret]>,
-    /// The Secrets in namespaces. Needed for sources with a scope only.
+    /// The pull secrets in namespaces. Only needed for sources with a scope.
     pub in_namespaces: Option<&'a [SecretSeen]>,
     pub hidden: Vec<String>,
 }
 
-/// A source's credentials that no pod gets, as the controller reports it.
+/// The controller reports this for credentials that reach no pod.
 const NOT_DELIVERABLE: &str = "NotDeliverable";
 
 /// `list -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 pub(crate) struct Listing {
-    pub registries: Vec<Row>,
-    /// What this user may not read, so that fields are `null` or empty, or rows are missing.
+    pub registries: Vec<RegistryRow>,
+    /// What this user may not read. Fields are `null` or empty, or rows are missing, because of it.
     pub hidden: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-enum Kind {
+enum SourceKind {
     Additional,
     Source,
     Original,
-    /// No pull secret that is known has it.
+    /// No known pull secret contains it.
     #[default]
     Unknown,
 }
 
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Row {
+pub(crate) struct RegistryRow {
     /// Canonical name, optionally with a path.
     pub registry: String,
-    /// Empty: none, or hidden.
+    /// Empty if there is none, or it is hidden.
     user: String,
-    /// Name of the Secret; of the original, with its namespace.
+    /// Name of the Secret; for the original pull secret, with its namespace.
     source: String,
-    kind: Kind,
-    /// Who may pull with it; `null`: every pod.
+    kind: SourceKind,
+    /// The pods that may use it; `null`: every pod.
     scope: Option<Scope>,
-    /// To nodes: `ConfigFile` or `CredentialProvider`. Otherwise `ImagePullSecrets`, or `None`. `NotDeliverable`: no pod
-    /// gets it.
+    /// `ConfigFile` or `CredentialProvider` on nodes; `ImagePullSecrets` or `None` otherwise; `NotDeliverable` if it
+    /// reaches no pod.
     delivery: &'static str,
-    /// Nodes that have it, and that should.
+    /// Nodes that have it, and nodes that should have it.
     nodes: Option<usize>,
     nodes_total: Option<usize>,
-    /// Namespaces that have it; `null`: hidden, or it is not delivered there.
+    /// Namespaces that have it; `null` if hidden, or if it is not delivered to namespaces.
     namespaces: Option<u32>,
-    /// The first revision with this credential, as far as it is known.
+    /// The first known revision with this credential.
     revision: Option<i64>,
-    /// An earlier one may have it too.
+    /// An earlier revision may have had it too.
     or_earlier: bool,
-    /// When every node had this revision: RFC 3339; empty: not yet, or unknown.
+    /// When every node had this revision, in RFC 3339; empty if not yet, or unknown.
     since: String,
-    /// When the password ends, if it is a token that says so: RFC 3339.
+    /// When the password expires, in RFC 3339, if it is a token with an expiry.
     pub expires: Option<String>,
     #[serde(skip)]
     since_time: Option<Timestamp>,
 }
 
-/// A pull secret whose content may be in force for every pod.
+/// A pull secret whose content for every pod may be in force.
 struct Candidate {
-    kind: Kind,
+    kind: SourceKind,
     name: String,
     config: DockerConfig,
 }
 
 impl Listing {
-    pub(crate) fn of(snapshot: Snapshot) -> Self {
+    pub(crate) fn of(snapshot: RegistrySnapshot) -> Self {
         let mut registries = match snapshot.global {
             Some(global) => of_content(&snapshot, global),
             None => of_status(&snapshot, |source| source.delivery != NOT_DELIVERABLE),
         };
-        let known = |row: &Row| registries.iter().any(|it| it.is_same(row));
+        let known = |row: &RegistryRow| registries.iter().any(|it| it.is_same(row));
         let undelivered = of_status(&snapshot, |source| source.delivery == NOT_DELIVERABLE);
         let unknown = undelivered.into_iter().filter(|row| !known(row));
-        let undelivered = unknown.map(|row| Row {
+        let undelivered = unknown.map(|row| RegistryRow {
             delivery: NOT_DELIVERABLE,
             nodes: Some(0),
             nodes_total: snapshot.nodes.map(<[_]>::len),
             ..row
         });
-        let undelivered: Vec<Row> = undelivered.collect();
+        let undelivered: Vec<RegistryRow> = undelivered.collect();
         registries.extend(undelivered);
-        // Stable: of one registry, the credential for every pod comes first.
+        // A stable sort: for each registry, the credential for every pod stays first.
         registries.sort_by(|a, b| a.registry.cmp(&b.registry));
         Self {
             registries,
@@ -131,12 +131,12 @@ impl Listing {
         ];
         let shown = all.iter().filter(|(_, is_shown)| *is_shown);
         let header: Vec<&str> = shown.map(|(title, _)| *title).collect();
-        let cell = |row: &Row, title: &str| row.cell(title, now);
+        let cell = |row: &RegistryRow, title: &str| row.cell(title, now);
         laid_out_by(&header, &self.registries, layout, cell, |_, _| None)
     }
 }
 
-impl Row {
+impl RegistryRow {
     fn is_same(&self, other: &Self) -> bool {
         (&self.registry, &self.source) == (&other.registry, &other.source)
     }
@@ -147,9 +147,9 @@ impl Row {
             "REGISTRY" => self.registry.clone(),
             "USER" => self.user.clone(),
             "SOURCE" => match (self.kind, self.source.as_str()) {
-                (Kind::Original, "") => "original".to_owned(),
-                (Kind::Original, name) => format!("original {name}"),
-                (Kind::Unknown, _) => UNKNOWN.to_owned(),
+                (SourceKind::Original, "") => "original".to_owned(),
+                (SourceKind::Original, name) => format!("original {name}"),
+                (SourceKind::Unknown, _) => UNKNOWN.to_owned(),
                 (_, name) => name.to_owned(),
             },
             "SCOPE" => self.scope.as_ref().map_or(EVERY_POD.to_owned(), in_force),
@@ -177,7 +177,7 @@ fn config(global: &Secret, key: &str) -> DockerConfig {
     valid_in(global, key).unwrap_or_default()
 }
 
-fn of_content(snapshot: &Snapshot, global: &Secret) -> Vec<Row> {
+fn of_content(snapshot: &RegistrySnapshot, global: &Secret) -> Vec<RegistryRow> {
     let candidates = candidates(snapshot.gps, global);
     let since = InForce::of(global);
     let merged = config(global, names::DATA_KEY);
@@ -198,7 +198,7 @@ fn of_content(snapshot: &Snapshot, global: &Secret) -> Vec<Row> {
     of_every_pod.into_iter().chain(of_scopes).collect()
 }
 
-/// Those whose credentials are for every pod, the one that wins first.
+/// The pull secrets for every pod, in order of precedence.
 fn candidates(gps: &GlobalPullSecret, global: &Secret) -> Vec<Candidate> {
     let spec = &gps.spec;
     let candidate = |kind, name: &str, key: &str| Candidate {
@@ -207,20 +207,20 @@ fn candidates(gps: &GlobalPullSecret, global: &Secret) -> Vec<Candidate> {
         config: config(global, key),
     };
     let additional = candidate(
-        Kind::Additional,
+        SourceKind::Additional,
         names::ADDITIONAL_SECRET,
         names::LAST_ADDITIONAL_KEY,
     );
     let sources = spec.sources.iter().map(|source| {
         let key = format!("{}{}", names::LAST_SOURCE_KEY_PREFIX, source.name);
-        candidate(Kind::Source, &source.name, &key)
+        candidate(SourceKind::Source, &source.name, &key)
     });
     let of_secret = spec.original.secret_ref.as_ref();
     let of_secret = of_secret.map(|secret| format!("{}/{}", secret.namespace, secret.name));
     let hosted = spec.original.hosted_control_plane.as_ref();
     let hosted = hosted.map(|hosted| format!("{}/{}", hosted.namespace, hosted.name));
     let name = of_secret.or(hosted).unwrap_or_default();
-    let original = candidate(Kind::Original, &name, names::LAST_ORIGINAL_KEY);
+    let original = candidate(SourceKind::Original, &name, names::LAST_ORIGINAL_KEY);
     let mut all: Vec<Candidate> = std::iter::once(additional).chain(sources).collect();
     match spec.precedence {
         Precedence::Original => all.insert(0, original),
@@ -230,32 +230,32 @@ fn candidates(gps: &GlobalPullSecret, global: &Secret) -> Vec<Candidate> {
 }
 
 fn of_every_pod(
-    snapshot: &Snapshot,
+    snapshot: &RegistrySnapshot,
     since: &InForce,
     candidates: &[Candidate],
     key: &str,
     entry: &Entry,
-) -> Row {
+) -> RegistryRow {
     let has_it = |config: &DockerConfig| {
         let own = config.by_canonical_key();
         own.get(key).is_some_and(|own| own.means_the_same(entry))
     };
     let found = candidates.iter().find(|found| has_it(&found.config));
-    let kind = found.map_or(Kind::Unknown, |found| found.kind);
-    // All of the content for every pod is as it is since then.
+    let kind = found.map_or(SourceKind::Unknown, |found| found.kind);
+    // The content for every pod has been unchanged since this revision.
     let mut first = since.of_source("").number;
-    if kind == Kind::Additional {
+    if kind == SourceKind::Additional {
         let kept = snapshot.revisions.iter();
         let with_it = kept.take_while(|kept| has_it(&kept.config));
         first = with_it.map(|kept| kept.number).fold(first, i64::min);
     }
     let lacks_it = |kept: &Revision| kept.number == first - 1 && !has_it(&kept.config);
     let is_exact =
-        first <= 1 || kind == Kind::Additional && snapshot.revisions.iter().any(lacks_it);
+        first <= 1 || kind == SourceKind::Additional && snapshot.revisions.iter().any(lacks_it);
     let images = snapshot.gps.spec.image_pull_secrets.enabled;
     let status = snapshot.gps.status.as_ref();
     let status = status.and_then(|status| status.image_pull_secrets.as_ref());
-    Row {
+    RegistryRow {
         source: found.map_or(String::new(), |found| found.name.clone()),
         kind,
         namespaces: status.filter(|_| images).map(|status| status.synced),
@@ -265,12 +265,12 @@ fn of_every_pod(
 }
 
 fn of_scope(
-    snapshot: &Snapshot,
+    snapshot: &RegistrySnapshot,
     since: &InForce,
     scoped: &ScopedConfig,
     registry: &str,
     entry: &Entry,
-) -> Row {
+) -> RegistryRow {
     let ScopedConfig { source, scope, .. } = scoped;
     let first = since.of_source(source).number;
     let images = snapshot.gps.spec.image_pull_secrets.enabled;
@@ -289,11 +289,11 @@ fn of_scope(
         nodes.iter().filter(has_it).count()
     });
     let row = row(snapshot, registry.to_owned(), entry, first);
-    Row {
+    RegistryRow {
         source: source.clone(),
-        kind: Kind::Source,
+        kind: SourceKind::Source,
         scope: Some(scope.clone()),
-        // The file of a node is for every pod.
+        // A node's credentials file is for every pod.
         delivery: match row.delivery {
             "ConfigFile" if images => "ImagePullSecrets",
             "ConfigFile" => "None",
@@ -306,8 +306,8 @@ fn of_scope(
     }
 }
 
-/// What every credential in force has.
-fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row {
+/// The fields that every credential in force has.
+fn row(snapshot: &RegistrySnapshot, registry: String, entry: &Entry, first: i64) -> RegistryRow {
     let credential = entry.credential().ok().flatten();
     let user = credential.map(|known| String::from_utf8_lossy(known.username.expose()));
     let spec = &snapshot.gps.spec;
@@ -320,7 +320,7 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
         Some(Lifetime::Until(time)) => Some(time.to_string()),
         _ => None,
     };
-    Row {
+    RegistryRow {
         registry,
         user: user.unwrap_or_default().into_owned(),
         delivery: match spec.kubelet.delivery {
@@ -336,12 +336,15 @@ fn row(snapshot: &Snapshot, registry: String, entry: &Entry, first: i64) -> Row 
         since: rfc3339(since_time),
         expires,
         since_time,
-        ..Row::default()
+        ..RegistryRow::default()
     }
 }
 
-/// Without the content, the registries of sources are known, and nothing more of them.
-fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<Row> {
+/// Rows from the status: without the content, only the registries of the sources are known.
+fn of_status(
+    snapshot: &RegistrySnapshot,
+    is_wanted: fn(&&SourceStatus) -> bool,
+) -> Vec<RegistryRow> {
     let status = snapshot.gps.status.as_ref();
     let sources = status.into_iter().flat_map(|status| &status.sources);
     let sources = sources.filter(is_wanted);
@@ -358,12 +361,12 @@ fn of_status(snapshot: &Snapshot, is_wanted: fn(&&SourceStatus) -> bool) -> Vec<
             namespaces: patterns(&scope.namespaces),
             service_accounts: patterns(&scope.service_accounts),
         });
-        source.registries.iter().map(move |registry| Row {
+        source.registries.iter().map(move |registry| RegistryRow {
             registry: registry.clone(),
             source: source.name.clone(),
-            kind: Kind::Source,
+            kind: SourceKind::Source,
             scope: scope.clone(),
-            ..Row::default()
+            ..RegistryRow::default()
         })
     });
     of_source.collect()

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use crate::secret::migration::{Place, Step};
+use crate::secret::migration::{MigrationStep, NamespaceFacts};
 use crate::terminal::{Layout, uncolored};
 
 /// A line for each namespace.
 pub(crate) fn table(
-    places: &BTreeMap<String, Place>,
-    steps: &BTreeMap<String, Step>,
+    places: &BTreeMap<String, NamespaceFacts>,
+    steps: &BTreeMap<String, MigrationStep>,
     secret_name: &str,
 ) -> String {
-    let row = |(name, place): (&String, &Place)| {
+    let row = |(name, place): (&String, &NamespaceFacts)| {
         let step = steps.get(name).cloned().unwrap_or_default();
         let ours = match (place.is_selected, place.is_synced) {
             (false, _) => "not selected",
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn the_plan_has_a_line_for_each_namespace() {
-        let place = |is_selected| Place {
+        let place = |is_selected| NamespaceFacts {
             old: Some(Old::default()),
             accounts: vec![Account {
                 name: "default".to_owned(),

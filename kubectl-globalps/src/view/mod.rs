@@ -1,4 +1,4 @@
-//! From facts to what a user sees: rows, counts, findings, readiness.
+//! Turns facts into output: rows, counts, findings, readiness.
 
 pub(crate) mod check;
 pub(crate) mod fleet;

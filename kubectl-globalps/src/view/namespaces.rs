@@ -1,4 +1,4 @@
-//! `status --namespaces`: each namespace with its state. Pure.
+//! `status --namespaces`: the state of each namespace. Pure.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::cluster::namespaces::{InForce, NamespaceSeen, SecretSeen};
 use crate::terminal::layout::{Layout, age_of, laid_out_by, rfc3339};
 
-/// For people: without the ids.
+/// The content for users: without revision ids.
 fn shown(content: &str) -> String {
     let parts = parts_of_annotation(content);
     let words = parts.map(|(source, since)| {
@@ -26,20 +26,20 @@ fn shown(content: &str) -> String {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum State {
+pub(crate) enum NamespaceState {
     Synced,
-    /// It has no Secret yet, or one with older content.
+    /// The Secret is missing, or has older content.
     Pending,
     Failed,
     Excluded,
-    /// Its labels don't match `namespaceSelector`.
+    /// The labels don't match `namespaceSelector`.
     NotSelected,
     Terminating,
-    /// It is not selected, and its Secret is still there.
+    /// The namespace is not selected, but its Secret still exists.
     Removing,
 }
 
-impl State {
+impl NamespaceState {
     fn as_str(self) -> &'static str {
         match self {
             Self::Synced => "Synced",
@@ -52,7 +52,7 @@ impl State {
         }
     }
 
-    /// Whether the namespace has what it should have.
+    /// Whether the namespace has the Secret that it should have.
     pub(crate) fn is_settled(self) -> bool {
         !matches!(self, Self::Pending | Self::Failed | Self::Removing)
     }
@@ -62,18 +62,18 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct NamespaceRow {
     pub name: String,
-    pub state: State,
-    /// The revision of its content, and `SOURCE@REVISION` of each source with a scope; empty: it has none.
+    pub state: NamespaceState,
+    /// The revision of its content, and `SOURCE@REVISION` of each source with a scope; empty if it has no Secret.
     pub content: String,
     pub reason: String,
     pub message: String,
-    /// When its Secret was written: RFC 3339, seconds, UTC; empty: unknown.
+    /// When its Secret was written (RFC 3339, seconds, UTC); empty if unknown.
     pub since: String,
     #[serde(skip)]
     pub since_time: Option<Timestamp>,
 }
 
-/// What the rows depend on.
+/// Input of the rows.
 pub(crate) struct Snapshot<'a> {
     pub settings: &'a ImagePullSecrets,
     pub selection: &'a Selection,
@@ -81,7 +81,7 @@ pub(crate) struct Snapshot<'a> {
     pub namespaces: &'a BTreeMap<String, NamespaceSeen>,
     /// By namespace.
     pub secrets: &'a BTreeMap<String, SecretSeen>,
-    /// `None`: hidden from this user, or nothing is in force.
+    /// `None` if hidden from this user, or nothing is in force.
     pub in_force: Option<&'a InForce>,
 }
 
@@ -113,15 +113,19 @@ fn state(
     name: &str,
     seen: &NamespaceSeen,
     secret: Option<&SecretSeen>,
-) -> (State, String, String) {
+) -> (NamespaceState, String, String) {
     let plain = |state, reason: &str| (state, reason.to_owned(), String::new());
     if seen.is_terminating {
-        return plain(State::Terminating, "");
+        return plain(NamespaceState::Terminating, "");
     }
     let status = snapshot.status;
     let failures = status.map_or(&[][..], |status| &status.failures);
     if let Some(found) = failures.iter().find(|failure| failure.namespace == name) {
-        return (State::Failed, found.reason.clone(), found.message.clone());
+        return (
+            NamespaceState::Failed,
+            found.reason.clone(),
+            found.message.clone(),
+        );
     }
     let is_ours = secret.is_some_and(|secret| secret.is_ours);
     let is_marked = is_marked_excluded(&seen.labels, &seen.annotations);
@@ -129,9 +133,9 @@ fn state(
         .selection
         .covers(name, || seen.labels.clone(), is_marked);
     let (state, reason) = match selected {
-        _ if !snapshot.settings.enabled => (State::NotSelected, "Disabled"),
-        Selected::NotSelected => (State::NotSelected, ""),
-        Selected::Excluded => (State::Excluded, excluded_by(seen)),
+        _ if !snapshot.settings.enabled => (NamespaceState::NotSelected, "Disabled"),
+        Selected::NotSelected => (NamespaceState::NotSelected, ""),
+        Selected::Excluded => (NamespaceState::Excluded, excluded_by(seen)),
         Selected::Yes => {
             return match secret {
                 Some(secret) if !secret.is_ours => {
@@ -139,19 +143,30 @@ fn state(
                     let message = format!(
                         "Secret `{name}/{secret}` is not globalps' own: it is left as it is"
                     );
-                    (State::Failed, Reason::ForeignSecret.into(), message)
+                    (
+                        NamespaceState::Failed,
+                        Reason::ForeignSecret.into(),
+                        message,
+                    )
                 }
                 Some(secret) => match snapshot.in_force {
                     Some(in_force) if !in_force.is_in(&secret.content) => {
-                        plain(State::Pending, "OldContent")
+                        plain(NamespaceState::Pending, "OldContent")
                     }
-                    _ => plain(State::Synced, ""),
+                    _ => plain(NamespaceState::Synced, ""),
                 },
-                None => plain(State::Pending, "NoSecret"),
+                None => plain(NamespaceState::Pending, "NoSecret"),
             };
         }
     };
-    plain(if is_ours { State::Removing } else { state }, reason)
+    plain(
+        if is_ours {
+            NamespaceState::Removing
+        } else {
+            state
+        },
+        reason,
+    )
 }
 
 fn excluded_by(seen: &NamespaceSeen) -> &'static str {
@@ -165,7 +180,6 @@ fn excluded_by(seen: &NamespaceSeen) -> &'static str {
     }
 }
 
-/// A line for each namespace.
 pub(crate) fn table(rows: &[NamespaceRow], now: Timestamp, layout: Layout) -> String {
     const ALL: [&str; 6] = ["NAMESPACE", "STATE", "CONTENT", "AGE", "REASON", "MESSAGE"];
     let header = if layout.wide { &ALL[..] } else { &ALL[..5] };

@@ -1,4 +1,4 @@
-//! `list --where-old`: who still has content that was replaced. Pure.
+//! `list --where-old`: the places that still have replaced content. Pure.
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase, condition};
 use globalps_core::names;
@@ -14,23 +14,23 @@ use crate::secret::additional::data_of;
 use crate::secret::history::revision_of;
 use crate::terminal::layout::{Layout, laid_out_by};
 
-/// What the places depend on. `None`: hidden from this user.
-pub(crate) struct Snapshot<'a> {
+/// Input of the places. `None`: hidden from this user.
+pub(crate) struct WhereOldSnapshot<'a> {
     pub gps: Option<&'a GlobalPullSecret>,
     /// `global-pull-secret`.
     pub global: Option<&'a Secret>,
     pub additional: Option<&'a Secret>,
     /// The Secrets with earlier content.
     pub secrets: &'a [Secret],
-    /// With the phase that people see.
+    /// Each node with its displayed phase.
     pub nodes: &'a [(NodePullSecret, Phase)],
-    /// By namespace.
+    /// The pull secret of each namespace.
     pub in_namespaces: &'a [(String, SecretSeen)],
     pub hidden: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum Kind {
+pub(crate) enum PlaceKind {
     Node,
     Namespace,
     Secret,
@@ -42,7 +42,7 @@ pub(crate) enum Kind {
 pub(crate) struct WhereOld {
     /// Content up to this revision is old.
     pub up_to: i64,
-    /// The request to forget it: the controller's condition; `null`: there is none.
+    /// The request to forget old content, from the controller's condition; `null` if there is none.
     pub request: Option<Request>,
     pub places: Vec<Place>,
     /// What this user may not read, so that places are missing.
@@ -58,20 +58,20 @@ pub(crate) struct Request {
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Place {
-    pub kind: Kind,
+    pub kind: PlaceKind,
     pub name: String,
-    /// `InForce`, `Journal`, `Quarantined`, `OwnEntries` or `Unknown` of a node; `PullSecret` of a namespace; `History`, `NewNodes` or
-    /// `LastApplied` of a Secret.
+    /// For a node `InForce`, `Journal`, `Quarantined`, `OwnEntries` or `Unknown`; for a namespace `PullSecret`; for a
+    /// Secret `History`, `NewNodes` or `LastApplied`.
     #[serde(rename = "where")]
     pub where_: &'static str,
-    /// `null`: not known.
+    /// `null` if unknown.
     pub revision: Option<i64>,
-    /// Phase of a node; otherwise empty.
+    /// Phase of a node; empty for other places.
     pub phase: String,
 }
 
 impl WhereOld {
-    pub(crate) fn of(snapshot: Snapshot) -> Self {
+    pub(crate) fn of(snapshot: WhereOldSnapshot) -> Self {
         let in_force = snapshot.global.map_or(0, revision_of);
         let reported = snapshot.gps.and_then(|gps| gps.status.as_ref());
         let in_force = in_force.max(reported.map_or(0, |status| status.revision));
@@ -84,7 +84,7 @@ impl WhereOld {
         let secrets = secrets.filter_map(|secret| of_secret(secret, up_to));
         let copy = snapshot.additional.filter(|it| has_older_copy(it));
         let copy = copy.map(|secret| Place {
-            kind: Kind::Secret,
+            kind: PlaceKind::Secret,
             name: secret.name_any(),
             where_: "LastApplied",
             revision: None,
@@ -96,7 +96,7 @@ impl WhereOld {
         let namespaces = snapshot.in_namespaces.iter().filter_map(|(name, secret)| {
             let is_present = present.as_ref()?.is_in(&secret.content);
             (secret.is_ours && !is_present).then(|| Place {
-                kind: Kind::Namespace,
+                kind: PlaceKind::Namespace,
                 name: name.clone(),
                 where_: "PullSecret",
                 revision: None,
@@ -142,7 +142,7 @@ fn of_secret(secret: &Secret, up_to: i64) -> Option<Place> {
     let number = revision_of(secret);
     let is_of_history = secret.name_any().starts_with(names::HISTORY_SECRET_PREFIX);
     (number <= up_to).then(|| Place {
-        kind: Kind::Secret,
+        kind: PlaceKind::Secret,
         name: secret.name_any(),
         where_: if is_of_history { "History" } else { "NewNodes" },
         revision: Some(number),
@@ -150,7 +150,8 @@ fn of_secret(secret: &Secret, up_to: i64) -> Option<Place> {
     })
 }
 
-/// `kubectl apply` keeps what it wrote in an annotation. A later change by another program leaves that there.
+/// `kubectl apply` stores the applied content in an annotation. It stays there when another program changes the Secret
+/// later.
 fn has_older_copy(secret: &Secret) -> bool {
     let copy = secret.annotations().get(names::LAST_APPLIED_ANNOTATION);
     let copy = copy.and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -164,7 +165,7 @@ fn has_older_copy(secret: &Secret) -> bool {
 
 fn of_node(node: &NodePullSecret, phase: &Phase, up_to: i64) -> Vec<Place> {
     let place = |where_, revision| Place {
-        kind: Kind::Node,
+        kind: PlaceKind::Node,
         name: node.name_any(),
         where_,
         revision,
@@ -183,7 +184,7 @@ fn of_node(node: &NodePullSecret, phase: &Phase, up_to: i64) -> Vec<Place> {
     let has_journal = !status.restored && status.forgotten_revision < up_to;
     let places = [
         is_old.then(|| place("InForce", Some(status.revision))),
-        // What was in force before; of which revision that is, the journal doesn't say.
+        // The journal has the content from before the last change, but not its revision.
         (has_journal && !is_old).then(|| place("Journal", None)),
         reason(Reason::StateLost).then(|| place("OwnEntries", None)),
         reason(Reason::FileQuarantined).then(|| place("Quarantined", None)),
@@ -272,7 +273,7 @@ mod tests {
         let global = secret(names::GLOBAL_SECRET, 3);
         for (forget, expected) in [(None, 2), (Some("2"), 2), (Some("9"), 3), (Some("x"), 2)] {
             let gps = gps(3, forget);
-            let found = WhereOld::of(Snapshot {
+            let found = WhereOld::of(WhereOldSnapshot {
                 gps: Some(&gps),
                 global: Some(&global),
                 additional: None,

@@ -1,15 +1,15 @@
-//! What a pod belongs to: the workload to restart, and whether anything recreates the pod. Pure.
+//! The owner of a pod: the workload to restart, and whether anything recreates the pod. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, ObjectReference, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Of the workloads that `kubectl` can restart. Others may have kinds of the same name.
+/// API group of the workloads that `kubectl` can restart. Other groups may have kinds of the same name.
 const APPS: &str = "apps/";
 
-/// API group and kind of the controllers that are known to create a pod again when it is deleted. To others, a deleted pod may be a
-/// failed step of a workflow or of a build.
+/// API group and kind of the controllers known to recreate a deleted pod. Other controllers may treat a deleted pod as
+/// a failed step of a workflow or a build.
 const RECREATING: [(&str, &str); 9] = [
     ("", "ReplicationController"),
     ("apps", "DaemonSet"),
@@ -22,8 +22,8 @@ const RECREATING: [(&str, &str); 9] = [
     ("operators.coreos.com", "CatalogSource"),
 ];
 
-/// `deployment/web`: what `kubectl` restarts to replace the pod; `None`: nothing that it knows. A user who creates a pod chooses its
-/// owner's name, so a name that no object can have is none: it becomes part of a command.
+/// The workload that `kubectl` can restart to replace the pod, such as `deployment/web`; `None` if there is none. A
+/// user who creates a pod chooses its owner's name, which becomes part of a command: an invalid name counts as none.
 pub(crate) fn workload(pod: &Pod) -> Option<String> {
     let owners = pod.owner_references().iter();
     let mut owners = owners.filter(|owner| owner.controller == Some(true));
@@ -32,7 +32,7 @@ pub(crate) fn workload(pod: &Pod) -> Option<String> {
         .filter(|owner| owner.api_version.starts_with(APPS))?;
     let (kind, name) = match owner.kind.as_str() {
         "ReplicaSet" => {
-            // A Deployment names its ReplicaSets after this label.
+            // A ReplicaSet's name is the Deployment's name with this label's value as suffix.
             let hash = pod.labels().get("pod-template-hash")?;
             let deployment = owner.name.strip_suffix(hash)?.strip_suffix('-')?;
             ("deployment", deployment)
@@ -44,7 +44,7 @@ pub(crate) fn workload(pod: &Pod) -> Option<String> {
     is_name(name).then(|| format!("{kind}/{name}"))
 }
 
-/// Whether an object can have this name: a DNS subdomain.
+/// Whether the text is a valid object name, a DNS subdomain.
 fn is_name(text: &str) -> bool {
     let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= 253
@@ -53,12 +53,12 @@ fn is_name(text: &str) -> bool {
         && text.chars().all(|c| is_end(c) || "-.".contains(c))
 }
 
-/// Whether its kubelet reads it from a file of the node: changes of the object change nothing.
+/// Whether the kubelet reads the pod from a file on the node, so that changes of the object have no effect.
 pub(crate) fn is_static(pod: &Pod) -> bool {
     pod.annotations().contains_key(MIRROR)
 }
 
-/// The state of each of its containers, in the order of their start.
+/// The state of each container, in the order in which they start.
 pub(crate) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
     let all = [
         &status.init_container_statuses,
@@ -68,7 +68,8 @@ pub(crate) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerS
     all.into_iter().flatten().flatten()
 }
 
-/// Whether an event is about this pod, not about an earlier one of its name. A kubelet refers to a static pod by the hash of its file.
+/// Whether an event is about this pod, not about an earlier one of the same name. A kubelet refers to a static pod by
+/// the hash of its file.
 pub(crate) fn is_of_pod(reference: &ObjectReference, pod: &Pod) -> bool {
     let is_named = reference.name.as_deref() == Some(&pod.name_any());
     let uid = reference.uid.as_deref();
@@ -76,7 +77,7 @@ pub(crate) fn is_of_pod(reference: &ObjectReference, pod: &Pod) -> bool {
     is_named && (uid.is_none() || uid == pod.metadata.uid.as_deref() || uid == hash)
 }
 
-/// Why deleting the pod would not, or might not, bring a new one; `None`: its controller recreates it.
+/// Why deleting the pod might not bring a new one; `None` if its controller recreates it.
 pub(crate) fn kept(pod: &Pod) -> Option<&'static str> {
     let owners = pod.owner_references();
     let controller = owners.iter().find(|owner| owner.controller == Some(true));

@@ -1,4 +1,4 @@
-//! Why pods can't pull their images: the facts of each, the likely cause, and the command that fixes it. Pure.
+//! Why pods can't pull their images: the facts about each pod, the likely cause, and the command that fixes it. Pure.
 
 mod adding;
 mod answer;
@@ -16,7 +16,7 @@ mod waiting;
 pub(crate) use adding::{Adding, Live};
 pub(crate) use answer::{Explained, PodAnswer};
 pub(crate) use cause::{Evidence, Tested};
-pub(crate) use commands::{Login, Place, add};
+pub(crate) use commands::{CommandTarget, Login, add};
 pub(crate) use facts::{Lag, PodSeen};
 pub(crate) use failing::{Failing, SANDBOX, Said, Use, failing};
 pub(crate) use groups::Groups;

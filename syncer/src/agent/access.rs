@@ -70,7 +70,7 @@ impl Agent {
         Ok(())
     }
 
-    /// What a change in progress has written takes effect without a restart.
+    /// Lets the files that a change in progress has written take effect without a restart.
     pub(super) fn waive_restart(&mut self) {
         let change = self
             .node

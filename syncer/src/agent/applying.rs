@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::decide::Action;
 use super::watching::WATCH;
 use super::{Agent, IDLE};
-use crate::delivery::transaction::{Outcome, Transaction};
+use crate::delivery::transaction::{ChangeOutcome, Transaction};
 use crate::node::file::FileSnapshot;
-use crate::node::state::{Change, NodeError, State, Task};
+use crate::node::state::{JournalState, NodeError, PendingChange, Task};
 use crate::report::wording;
 
 impl Agent {
@@ -66,7 +66,7 @@ impl Agent {
             && matches!(self.options.provider.installed_anywhere(), Ok(None))
     }
 
-    /// What is done whatever the node's files are; `None`: they decide.
+    /// The action that doesn't depend on the node's files; `None` if they decide.
     pub(super) async fn unobserved(&mut self) -> Result<Option<Duration>, NodeError> {
         if self.has_nothing() {
             return Ok(Some(self.report_nothing()));
@@ -80,7 +80,7 @@ impl Agent {
         }
     }
 
-    /// globalps has worked on this node, but there is no state, as after a damaged one was moved away.
+    /// Whether globalps has worked on this node but its state is missing, for example because a damaged one was moved away.
     fn has_lost_state(&self) -> bool {
         let known = self.assigned.objects.borrow();
         let status = known.object().and_then(|object| object.status.as_ref());
@@ -94,7 +94,7 @@ impl Agent {
         IDLE
     }
 
-    /// Nothing of globalps is left on the node.
+    /// Removes the journal, because nothing of globalps is left on the node.
     pub(super) fn forget(&mut self) -> Result<Duration, NodeError> {
         self.node.journal.remove(&self.options.provider)?;
         self.node.state = None;
@@ -160,7 +160,7 @@ impl Agent {
     async fn change(
         &mut self,
         file: FileSnapshot,
-        change: Option<Change>,
+        change: Option<PendingChange>,
     ) -> Result<Duration, NodeError> {
         let restarts = self
             .assigned
@@ -173,7 +173,7 @@ impl Agent {
             .node
             .state
             .take()
-            .unwrap_or_else(|| State::new(file, restarts));
+            .unwrap_or_else(|| JournalState::new(file, restarts));
         if is_lost && let Some(change) = &change {
             // Entries that globalps wrote can't be distinguished from the node's own, which are never removed.
             let own = change.target_managed.overridden();
@@ -186,7 +186,7 @@ impl Agent {
         // Reports refer to this task, even if the object changes before it ends.
         self.assigned.about = task.map(|task| (task.uid.clone(), task.generation));
         let goal = task.map(Task::goal);
-        // It is no attempt at the assigned task, which stays as it was answered.
+        // This is no attempt at the assigned task, whose earlier result stays.
         let is_upkeep = task.is_some_and(|task| {
             task.revision == state.revision
                 && self.assigned.task.as_ref().is_some_and(|it| it != task)
@@ -231,9 +231,9 @@ impl Agent {
 
     pub(super) fn finish(
         &mut self,
-        state: State,
+        state: JournalState,
         goal: Option<Goal>,
-        result: Result<Outcome, NodeError>,
+        result: Result<ChangeOutcome, NodeError>,
     ) -> Result<Duration, NodeError> {
         if result.is_ok() {
             self.last_error = None;
@@ -248,7 +248,7 @@ impl Agent {
                 self.load()?;
                 Err(error)
             }
-            Ok(Outcome::Written(cooldown)) => {
+            Ok(ChangeOutcome::Written(cooldown)) => {
                 tracing::info!(
                     "file written; restarting the kubelet in {} ms",
                     cooldown.as_millis()
@@ -257,7 +257,7 @@ impl Agent {
                 self.report(phase_towards(goal), Reason::RestartDelayed, message);
                 Ok(cooldown)
             }
-            Ok(Outcome::InForce) if is_restored => {
+            Ok(ChangeOutcome::InForce) if is_restored => {
                 tracing::info!("restored the node");
                 self.node.lock = None;
                 if self.is_updating() {
@@ -265,16 +265,16 @@ impl Agent {
                     self.node.state = None;
                     return Ok(Duration::ZERO);
                 }
-                // Its restart count is reported once more before the state is discarded.
+                // Reports the restart count once more before the state is discarded.
                 self.report_restored();
                 self.node.state = None;
                 Ok(IDLE)
             }
-            Ok(Outcome::InForce) => {
+            Ok(ChangeOutcome::InForce) => {
                 self.watch_until = Some(Instant::now() + WATCH);
                 Ok(Duration::ZERO)
             }
-            Ok(Outcome::RolledBack(failure)) => {
+            Ok(ChangeOutcome::RolledBack(failure)) => {
                 tracing::error!(
                     error = failure.error,
                     stuck = failure.stuck,

@@ -3,7 +3,7 @@
 use globalps_core::rollout::{Goal, Revision};
 use globalps_dockerconfig::merge_on_node;
 
-use super::desired::{Desired, desired, in_journal};
+use super::desired::{DesiredFiles, desired, in_journal};
 use super::facts::NodeFacts;
 use crate::delivery::config_file::{
     is_as_written, is_own, is_replaced, is_unparsable, parsed, restored,
@@ -11,7 +11,9 @@ use crate::delivery::config_file::{
 use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
-use crate::node::state::{Change, Failure, Obstacle, ProviderSide, State, Step, Superseded, Task};
+use crate::node::state::{
+    FailedTask, JournalState, Obstacle, PendingChange, ProviderSide, Step, Superseded, Task,
+};
 
 #[derive(Debug)]
 pub(crate) enum Action {
@@ -28,7 +30,7 @@ pub(crate) enum Action {
     /// Begin a change. `quarantine`: the file can't be parsed, so keep its bytes first. `drift`: the task was in force, and
     /// another process changed managed entries. `is_own`: it wrote the node's own file again, so a restore returns that.
     Begin {
-        change: Box<Change>,
+        change: Box<PendingChange>,
         quarantine: bool,
         drift: bool,
         is_own: bool,
@@ -40,7 +42,7 @@ pub(crate) enum Action {
     /// Another process keeps undoing the task; stop restoring it.
     GiveUp,
     /// The task failed before and is not repeated.
-    Reject(Failure),
+    Reject(FailedTask),
     /// The task is in force unchanged.
     Confirm,
     /// Nothing of globalps is on the node, so there is nothing to restore.
@@ -50,13 +52,13 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// It changes a node that may have nothing of globalps.
+    /// Whether the action changes a node that may have nothing of globalps.
     pub(super) fn changes_node(&self) -> bool {
         matches!(self, Self::Begin { .. } | Self::Forget)
     }
 
-    /// It may restart the kubelet.
-    pub(super) fn restarts(&self, state: Option<&State>) -> bool {
+    /// Whether the action may restart the kubelet.
+    pub(super) fn restarts(&self, state: Option<&JournalState>) -> bool {
         match self {
             Self::Begin { change, .. } => change.restart,
             Self::Resume => state
@@ -79,7 +81,7 @@ pub(crate) fn decide(facts: &NodeFacts) -> Action {
     action
 }
 
-fn is_kubelet_down(state: &State) -> bool {
+fn is_kubelet_down(state: &JournalState) -> bool {
     state.failed.as_ref().is_some_and(|failure| failure.stuck)
 }
 
@@ -130,17 +132,17 @@ fn decide_change(facts: &NodeFacts) -> Action {
     }
     match (task.goal(), facts.state, desired(facts)) {
         (Goal::Restore, None, _) => Action::Forget,
-        (Goal::Restore, Some(state), _) => begin(facts, state, task, &Desired::default()),
+        (Goal::Restore, Some(state), _) => begin(facts, state, task, &DesiredFiles::default()),
         (Goal::Revision(_), _, None) => Action::Fetch,
         (Goal::Revision(_), state, Some(desired)) => {
-            let first = State::new(facts.file.clone(), 0);
+            let first = JournalState::new(facts.file.clone(), 0);
             begin(facts, state.unwrap_or(&first), task, &desired)
         }
     }
 }
 
 /// Another revision is assigned, or a restore.
-fn is_other(facts: &NodeFacts, change: &Change) -> bool {
+fn is_other(facts: &NodeFacts, change: &PendingChange) -> bool {
     let assigned = facts.task.map(|task| task.revision);
     assigned.is_some_and(|assigned| assigned != change.task.revision)
 }
@@ -199,7 +201,7 @@ fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
     Action::LeaveAlone
 }
 
-fn begin_aside(facts: &NodeFacts, state: &State, aside: &Task) -> Action {
+fn begin_aside(facts: &NodeFacts, state: &JournalState, aside: &Task) -> Action {
     let change = state.change.as_ref();
     let has_provider =
         state.provider.is_some() || change.is_some_and(|change| change.provider.is_some());
@@ -208,7 +210,7 @@ fn begin_aside(facts: &NodeFacts, state: &State, aside: &Task) -> Action {
         restart: facts.restart && has_provider,
         ..*facts
     };
-    begin(&facts, state, aside, &Desired::default())
+    begin(&facts, state, aside, &DesiredFiles::default())
 }
 
 /// Whether another process changed managed entries. Restoring them ends the observation of the previous change.
@@ -222,7 +224,7 @@ fn is_drifted(facts: &NodeFacts) -> bool {
         && !matches!(begin(facts, &settled, task, &desired), Action::Confirm)
 }
 
-fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Action {
+fn begin(facts: &NodeFacts, state: &JournalState, task: &Task, desired: &DesiredFiles) -> Action {
     // A change whose restart is pending. The new change replaces it and rolls back to the same file.
     let pending = state.change.as_ref();
     let is_own = pending.is_none() && task.goal() != Goal::Restore && is_own(facts.file, state);
@@ -299,7 +301,7 @@ fn begin(facts: &NodeFacts, state: &State, task: &Task, desired: &Desired) -> Ac
         Some(change) => change.before_managed.clone(),
         None => managed,
     };
-    let change = Change {
+    let change = PendingChange {
         task: task.clone(),
         step: Step::Forward,
         restart: facts.restart && is_needed,

@@ -1,14 +1,14 @@
-//! What the node should have. Pure.
+//! The desired state of the node. Pure.
 
 use globalps_dockerconfig::DockerConfig;
 use globalps_provider::Delivery;
 
 use super::facts::NodeFacts;
-use crate::node::state::{Installed, ProviderSide, State};
+use crate::node::state::{InstalledProvider, JournalState, ProviderSide};
 
 /// The desired state of the node.
 #[derive(Default)]
-pub(super) struct Desired {
+pub(super) struct DesiredFiles {
     /// Entries of the credentials file.
     pub(super) config: DockerConfig,
     /// Files of the credential provider; `None`: it is not used.
@@ -17,7 +17,7 @@ pub(super) struct Desired {
 
 /// The assigned content in the form in which it is delivered. During a halted rollout nodes may stay on an older revision, whose
 /// content is in the journal. If the provider is not possible, the credentials file gets the content for every pod.
-pub(super) fn desired(facts: &NodeFacts) -> Option<Desired> {
+pub(super) fn desired(facts: &NodeFacts) -> Option<DesiredFiles> {
     let in_force = facts.state.and_then(|state| state.provider.as_ref());
     if let (Some(content), Some(task)) = (facts.desired, facts.task) {
         let settled = facts.state.filter(|state| state.is_settled_on(task));
@@ -41,12 +41,12 @@ pub(super) fn desired(facts: &NodeFacts) -> Option<Desired> {
         .state
         .filter(|_| is_in_force_though_superseded(facts))?;
     let content = in_force.filter(|_| facts.provider.is_some());
-    let content = || content.and_then(Installed::content);
+    let content = || content.and_then(InstalledProvider::content);
     in_journal(facts, state).or_else(|| content().map(|content| of_file(content.config)))
 }
 
 /// The content in force as it is delivered. `None`: the journal doesn't have it, or the provider is not possible.
-pub(super) fn in_journal(facts: &NodeFacts, state: &State) -> Option<Desired> {
+pub(super) fn in_journal(facts: &NodeFacts, state: &JournalState) -> Option<DesiredFiles> {
     match &state.provider {
         Some(installed) => facts
             .provider?
@@ -57,15 +57,15 @@ pub(super) fn in_journal(facts: &NodeFacts, state: &State) -> Option<Desired> {
     }
 }
 
-fn of_file(config: DockerConfig) -> Desired {
-    Desired {
+fn of_file(config: DockerConfig) -> DesiredFiles {
+    DesiredFiles {
         config,
         provider: None,
     }
 }
 
-fn by_provider(side: ProviderSide) -> Desired {
-    Desired {
+fn by_provider(side: ProviderSide) -> DesiredFiles {
+    DesiredFiles {
         config: DockerConfig::default(),
         provider: Some(side),
     }
@@ -75,5 +75,5 @@ fn is_in_force_though_superseded(facts: &NodeFacts) -> bool {
     let in_force = facts.state.map(|state| state.revision);
     facts.superseded
         && in_force == facts.task.map(|task| task.revision)
-        && !facts.state.is_some_and(State::awaits_restart)
+        && !facts.state.is_some_and(JournalState::awaits_restart)
 }

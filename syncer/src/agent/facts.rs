@@ -1,10 +1,10 @@
-//! What the agent knows when it decides.
+//! The facts on which the agent's decision is based.
 
 use globalps_provider::Content;
 
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;
-use crate::node::state::{State, Task};
+use crate::node::state::{JournalState, Task};
 
 /// The input of the decision.
 #[expect(
@@ -13,14 +13,14 @@ use crate::node::state::{State, Task};
 )]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NodeFacts<'a> {
-    /// What the object assigns; `None`: nothing, or not known.
+    /// The object's assignment; `None`: there is none, or it is unknown.
     pub(crate) task: Option<&'a Task>,
     /// Another program is known to manage the file, so globalps does not change it.
     pub(crate) is_foreign: bool,
     /// Another program is about to change the file and must find nothing of globalps in it afterwards.
     pub(crate) is_updating: bool,
     /// The state in the journal; `None`: globalps has not changed this node.
-    pub(crate) state: Option<&'a State>,
+    pub(crate) state: Option<&'a JournalState>,
     pub(crate) file: &'a FileSnapshot,
     /// Content of the assigned revision; `None`: not fetched, or superseded.
     pub(crate) desired: Option<&'a Content>,

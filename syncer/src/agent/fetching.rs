@@ -9,7 +9,7 @@ use super::reporting::is_answered;
 use super::{Agent, IDLE};
 use crate::cluster::FetchError;
 use crate::node::kubelet::Kubelet as _;
-use crate::node::state::{State, Task};
+use crate::node::state::{JournalState, Task};
 
 /// Interval between attempts to fetch a revision that has no content in the cluster.
 const RECHECK: Duration = Duration::from_secs(5);
@@ -17,7 +17,12 @@ const RECHECK: Duration = Duration::from_secs(5);
 impl Agent {
     pub(super) async fn fetch(&mut self, task: Option<&Task>) -> Duration {
         let pause = self.fetch_once(task).await;
-        if self.node.state.as_ref().is_some_and(State::awaits_restart) {
+        if self
+            .node
+            .state
+            .as_ref()
+            .is_some_and(JournalState::awaits_restart)
+        {
             // A pending restart does not wait for the API server.
             return pause.min(self.kubelet.unit.cooldown());
         }

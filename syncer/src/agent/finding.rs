@@ -2,7 +2,7 @@
 
 use super::Agent;
 use crate::node::kubelet::Restartable;
-use crate::node::state::{NodeError, State};
+use crate::node::state::{JournalState, NodeError};
 
 impl Agent {
     /// Finds the unit to restart, once a change is assigned or in progress. A found unit is kept until a restart is due.
@@ -43,8 +43,13 @@ impl Agent {
             Restartable::Yes => None,
             Restartable::No(reason) => Some(reason),
             Restartable::Elsewhere(reason) => {
-                // As for a change that begins now.
-                if self.node.state.as_ref().is_some_and(State::awaits_restart) {
+                // The same rule as for a change that begins now.
+                if self
+                    .node
+                    .state
+                    .as_ref()
+                    .is_some_and(JournalState::awaits_restart)
+                {
                     self.waive_restart();
                 }
                 Some(reason)
@@ -59,7 +64,7 @@ impl Agent {
 }
 
 /// The unit whose restart was last requested, and whether it may be down because of that.
-fn restarted(state: Option<&State>) -> (Option<&str>, bool) {
+fn restarted(state: Option<&JournalState>) -> (Option<&str>, bool) {
     let unit = state.and_then(|state| state.unit.as_deref());
-    (unit, state.is_some_and(State::owes_start))
+    (unit, state.is_some_and(JournalState::owes_start))
 }

@@ -61,7 +61,7 @@ impl Agent {
         is_new
     }
 
-    /// A kubelet does not start with flags or a configuration that name absent files, so those are written again also where
+    /// A kubelet does not start with flags or a configuration that name missing files, so these are restored even if
     /// nothing else is repaired.
     pub(super) fn uphold_provider(&mut self) -> Result<(), NodeError> {
         let provider = self.provider_on_node()?;

@@ -27,14 +27,14 @@ use globalps_runtime::backoff::Backoff;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::{BACKOFF, Cluster, Known, Watched, identity, task};
+use crate::cluster::{BACKOFF, Cluster, SeenObject, Watched, identity, task};
 use crate::node::drift::Drift;
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Unit};
 use crate::node::lock::NodeLock;
 use crate::node::provider::{Provider, ProviderDisk};
-use crate::node::state::{NodeError, Obstacle, State, Task};
+use crate::node::state::{JournalState, NodeError, Obstacle, Task};
 use crate::node::systemd::{ProviderFlag, Systemd};
 use crate::report::{StatusReporter, writer};
 use decide::{Action, decide};
@@ -75,23 +75,23 @@ enum Access {
     State,
 }
 
-/// What this process has of the node.
+/// This process's view of the node.
 struct OnNode {
     journal: Journal,
-    state: Option<State>,
+    state: Option<JournalState>,
     access: Access,
     /// Held while there is a state or a change.
     lock: Option<NodeLock>,
 }
 
-/// What the cluster assigns, and what became of it.
+/// The cluster's assignment, and its result.
 struct Assigned {
-    objects: watch::Receiver<Known>,
+    objects: watch::Receiver<SeenObject>,
     /// Changes with each version of the object, also with those that change only its status.
     versions: watch::Receiver<()>,
     /// uid and generation of the object that reports refer to.
     about: Option<(String, i64)>,
-    /// What the object assigned at the last observation.
+    /// The object's assignment at the last observation.
     task: Option<Task>,
     /// A task that an error of the node ended before its change began. It is repeated only for another generation, so that nodes
     /// with a common problem don't all restart at once when it is resolved.
@@ -107,20 +107,20 @@ struct OwnKubelet {
     unit: Unit,
     /// Why it is not restarted, as a clause; `None`: it is restarted.
     no_restart: Option<String>,
-    /// Its unit also runs the control plane, so it is never restarted.
+    /// Whether the unit also runs the control plane, so that it is never restarted.
     is_server: bool,
-    /// What the kubelet that uses the provider has in its flags, and when it was read: a rotation doesn't wait for systemd.
+    /// The flag of the kubelet that uses the provider, and when it was read. Cached, so that a rotation doesn't wait for systemd.
     flag: Option<(Instant, ProviderFlag)>,
 }
 
-/// What other processes do to the files that are delivered.
+/// Changes of the delivered files by other processes.
 struct Files {
     drift: Drift,
     /// An unparsable file whose writer may not have finished yet.
     half_written: Option<FileSnapshot>,
     /// Provider files whose writer may not have finished yet.
     half_written_settings: Option<ProviderDisk>,
-    /// Where an unparsable file was moved, for the report.
+    /// The path to which an unparsable file was moved, for the report.
     quarantined: Option<PathBuf>,
     /// Why content for the provider goes into the credentials file instead.
     obstacle: Option<Obstacle>,
@@ -147,7 +147,7 @@ impl Agent {
     pub(crate) fn new(options: Options, cluster: Cluster, systemd: Systemd) -> Self {
         let Watched { objects, versions } = cluster.watch_object();
         let mut drift = Drift::new(&options.config_file);
-        // From the start: a watch that begins later misses what happens before.
+        // Added at the start, because a later watch would miss earlier changes.
         drift.watch_others(&options.provider.watched_without());
         let ready_file = options.ready_file.clone();
         Self {
@@ -211,11 +211,11 @@ impl Agent {
     }
 
     /// Takes the current object as the node's assignment.
-    fn observe_object(&mut self) -> Known {
+    fn observe_object(&mut self) -> SeenObject {
         let known = self.assigned.objects.borrow_and_update().clone();
         self.assigned.task = known.object().and_then(task);
         self.assigned.about = known.object().map(identity);
-        if self.node.access != Access::Nothing && !matches!(known, Known::Nothing) {
+        if self.node.access != Access::Nothing && !matches!(known, SeenObject::Nothing) {
             self.reporter.mark_ready(true);
         }
         known
@@ -233,7 +233,7 @@ impl Agent {
             return false;
         };
         let is_in_force =
-            |state: &State| task.goal() != Goal::Restore && state.revision == task.revision;
+            |state: &JournalState| task.goal() != Goal::Restore && state.revision == task.revision;
         !self
             .node
             .state

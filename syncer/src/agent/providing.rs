@@ -10,7 +10,7 @@ use crate::delivery::credential_provider::{ProviderFacts, Unused};
 use crate::node::file::FileSnapshot;
 use crate::node::kubelet::{Kubelet as _, KubeletError};
 use crate::node::provider::{Provider, ProviderDisk, SET_UP};
-use crate::node::state::{Installed, NodeError, Obstacle, State};
+use crate::node::state::{InstalledProvider, JournalState, NodeError, Obstacle};
 use crate::node::systemd::ProviderFlag;
 
 /// Another process would stop the kubelet from using the provider, or restart it each time.
@@ -78,22 +78,29 @@ impl Agent {
         })
     }
 
-    /// The provider where it is on this node: a syncer with other paths may have set it up.
+    /// The provider at its location on this node, where a syncer with other paths may have set it up.
     pub(super) fn provider_on_node(&self) -> Result<Provider, NodeError> {
-        let known = self.node.state.as_ref().and_then(State::known_provider);
+        let known = self
+            .node
+            .state
+            .as_ref()
+            .and_then(JournalState::known_provider);
         self.provider_of(known).map_err(NodeError::Provider)
     }
 
-    /// The provider where this one was set up.
-    pub(super) fn provider_of(&self, known: Option<&Installed>) -> Result<Provider, Obstacle> {
+    /// The provider at the location of the known one.
+    pub(super) fn provider_of(
+        &self,
+        known: Option<&InstalledProvider>,
+    ) -> Result<Provider, Obstacle> {
         known.map_or_else(
             || Ok(self.options.provider.clone()),
             |installed| self.options.provider.of_installed(installed),
         )
     }
 
-    /// Without a state that knows of it, the provider on the disk is the node's: the kubelet's flags name its files, so they are
-    /// removed in the order of a change, and not with the state directory.
+    /// If the state doesn't record the provider on the disk, treats it as the node's: the kubelet's flags name its
+    /// files, so they are removed in the order of a change, not together with the state directory.
     pub(super) fn adopt_provider(&mut self, file: &FileSnapshot) -> Result<(), NodeError> {
         let is_changing = self
             .node
@@ -112,7 +119,7 @@ impl Agent {
         let state = self
             .node
             .state
-            .get_or_insert_with(|| State::new(file.clone(), restarts));
+            .get_or_insert_with(|| JournalState::new(file.clone(), restarts));
         // No revision: the assigned one is applied.
         (state.provider, state.revision, state.applied) = (Some(installed), Revision::NONE, None);
         Ok(())
@@ -140,7 +147,7 @@ impl Agent {
             return None;
         }
         let known = self.kubelet.flag.take();
-        // Nothing is removed because of what was read earlier.
+        // A value that was read earlier must not justify a removal.
         let known = known.filter(|(read, flag)| {
             read.elapsed() < FLAGS_READ && provider.check_flag(flag).is_ok()
         });
@@ -156,7 +163,7 @@ impl Agent {
             ProviderFlag::Is(_) => false,
             // Flags that others took out of their file are written again.
             ProviderFlag::Absent => !provider.is_named(disk),
-            // It may be starting.
+            // The kubelet may be starting.
             ProviderFlag::Hidden => true,
         };
         let error = provider.check_flag(&flag).err();
@@ -193,7 +200,7 @@ impl Agent {
         let Some(flags) = self.options.provider.flags_file() else {
             return match self.kubelet.unit.provider_flag().await {
                 Ok(flag) => Ok(self.options.provider.unread(&flag)),
-                // Only what is visible can contradict.
+                // Only visible evidence can contradict.
                 Err(KubeletError::Systemd(_)) => Ok(None),
                 Err(error) => Err(error.into()),
             };

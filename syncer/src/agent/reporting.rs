@@ -11,7 +11,7 @@ use super::{Access, Agent};
 use crate::cluster::identity;
 use crate::delivery::config_file::parsed;
 use crate::node::file;
-use crate::node::state::{Failure, NodeError};
+use crate::node::state::{FailedTask, NodeError};
 use crate::report::wording;
 
 impl Agent {
@@ -91,7 +91,7 @@ impl Agent {
         }
     }
 
-    /// Those of the state's doubtful keys that the credentials file has, or may have.
+    /// The doubtful keys of the state that the credentials file contains, or may contain.
     fn doubtful_that_are_left(&self) -> Vec<String> {
         let mut keys = self
             .node
@@ -108,7 +108,7 @@ impl Agent {
         keys
     }
 
-    pub(super) fn report_failure(&mut self, failure: &Failure) {
+    pub(super) fn report_failure(&mut self, failure: &FailedTask) {
         let (phase, reason, message) = wording::failure(failure);
         self.report(phase, reason, &message);
     }
@@ -174,7 +174,7 @@ impl Agent {
         !self.node.journal.is_in_use() && last.is_some_and(|status| status.restored)
     }
 
-    /// What is on the node; as last reported while its state is not loaded.
+    /// The node's state; the last reported one while the journal is not loaded.
     fn on_node(&self, object: &NodePullSecret) -> NodePullSecretStatus {
         if self.node.access != Access::State {
             return object.status.clone().unwrap_or_default();

@@ -9,12 +9,12 @@ use tokio::time::sleep;
 use super::decide::{Action, decide};
 use super::facts::NodeFacts;
 use crate::delivery::credential_provider::ProviderFacts;
-use crate::delivery::transaction::{Outcome, Transaction};
+use crate::delivery::transaction::{ChangeOutcome, Transaction};
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
 use crate::node::provider::Provider;
-use crate::node::state::{Failure, NodeError, State, Task};
+use crate::node::state::{FailedTask, JournalState, NodeError, Task};
 
 /// An interrupted change, its end and the restore take up to three rounds.
 const MAX_STEPS: usize = 10;
@@ -25,7 +25,7 @@ pub(crate) enum Restored {
     Nothing,
     Done,
     /// The file is the same as before the command.
-    KubeletDown(Failure),
+    KubeletDown(FailedTask),
 }
 
 pub(crate) struct Restore {
@@ -111,7 +111,7 @@ impl Restore {
                         say("finishing an interrupted change first");
                     }
                     let outcome = transaction.resume(&mut state).await;
-                    // Nothing of it is left.
+                    // The change left nothing behind.
                     if outcome.is_err() && !is_restore && state.change.is_none() {
                         continue;
                     }
@@ -140,22 +140,22 @@ impl Restore {
                 }
             };
             match outcome {
-                Outcome::Written(cooldown) => sleep(cooldown).await,
-                Outcome::InForce if is_restore => {
+                ChangeOutcome::Written(cooldown) => sleep(cooldown).await,
+                ChangeOutcome::InForce if is_restore => {
                     say(&format!("the file is {}", described(&file::read(&path)?)));
                     return Ok(Restored::Done);
                 }
-                Outcome::RolledBack(failure) if is_restore => {
+                ChangeOutcome::RolledBack(failure) if is_restore => {
                     return Ok(Restored::KubeletDown(failure));
                 }
-                Outcome::InForce | Outcome::RolledBack(_) => {}
+                ChangeOutcome::InForce | ChangeOutcome::RolledBack(_) => {}
             }
         }
         Err(NodeError::Unit("the restore did not finish".to_owned()))
     }
 
     /// The state; without one, the provider that the kubelet's flags name.
-    fn load(&self) -> Result<Option<State>, NodeError> {
+    fn load(&self) -> Result<Option<JournalState>, NodeError> {
         let state = self.journal.load()?;
         let installed = match &state {
             Some(_) => return Ok(state),
@@ -163,13 +163,13 @@ impl Restore {
         };
         let file = file::read(&self.config_file)?;
         Ok(installed.map(|installed| {
-            let mut state = State::new(file, 0);
+            let mut state = JournalState::new(file, 0);
             state.provider = Some(installed);
             state
         }))
     }
 
-    fn find_provider(&mut self, state: &State) -> Result<(), NodeError> {
+    fn find_provider(&mut self, state: &JournalState) -> Result<(), NodeError> {
         if let Some(installed) = state.known_provider() {
             let found = self.provider.of_installed(installed);
             self.provider = found.map_err(NodeError::Provider)?;
@@ -177,8 +177,8 @@ impl Restore {
         Ok(())
     }
 
-    fn not_revived(&self, error: String) -> Failure {
-        Failure {
+    fn not_revived(&self, error: String) -> FailedTask {
+        FailedTask {
             task: self.task.clone(),
             error,
             stuck: true,
@@ -187,7 +187,7 @@ impl Restore {
         }
     }
 
-    fn observe_provider(&self, state: &State) -> Result<Option<ProviderFacts>, NodeError> {
+    fn observe_provider(&self, state: &JournalState) -> Result<Option<ProviderFacts>, NodeError> {
         let change = state.change.as_ref();
         let is_changed = change.is_some_and(|change| change.provider.is_some());
         if state.provider.is_none() && !is_changed {
@@ -203,8 +203,8 @@ impl Restore {
         }))
     }
 
-    /// Without a unit to restart, neither the restore nor an interrupted change restarts anything, even after a failure.
-    async fn find_unit(&mut self, state: &mut State, say: &mut impl FnMut(&str)) {
+    /// If there is no unit to restart, neither the restore nor an interrupted change restarts anything, even after a failure.
+    async fn find_unit(&mut self, state: &mut JournalState, say: &mut impl FnMut(&str)) {
         let reason = if self.restart {
             let restarted = state.unit.as_deref();
             match self.unit.restartable(restarted, state.owes_start()).await {
@@ -230,7 +230,7 @@ impl Restore {
     }
 }
 
-fn found(state: &State) -> String {
+fn found(state: &JournalState) -> String {
     let entries = match state.managed.keys.len() {
         1 => "1 managed entry".to_owned(),
         number => format!("{number} managed entries"),
@@ -266,11 +266,13 @@ mod tests {
     use super::*;
     use crate::node::managed::ManagedEntries;
     use crate::node::provider::HostPath;
-    use crate::node::state::{Change, Installed, ProviderChange, ProviderSide, Step};
+    use crate::node::state::{
+        InstalledProvider, PendingChange, ProviderChange, ProviderSide, Step,
+    };
     use crate::node::systemd::Systemd;
 
     fn set_up(provider: &Provider) -> ProviderSide {
-        let installed = Installed {
+        let installed = InstalledProvider {
             data: FileSnapshot::Absent.with_bytes(render_data(1, &Content::default())),
             config: ProviderConfig::default(),
             tokens: false,
@@ -279,7 +281,7 @@ mod tests {
         provider.with(&provider.read().unwrap(), installed).unwrap()
     }
 
-    /// As printed in the documentation, without the paths of the provider's configuration.
+    /// The command of the documentation, without the paths of the provider's configuration.
     #[tokio::test]
     async fn a_distributions_provider_is_removed_without_its_paths() {
         let directory = tempfile::tempdir().unwrap();
@@ -294,7 +296,7 @@ mod tests {
         let provider = Provider::new(at("program").here, &path, paths);
         let side = set_up(&provider);
         file::replace(&config.here, &side.config).unwrap();
-        let mut state = State::new(FileSnapshot::Absent, 0);
+        let mut state = JournalState::new(FileSnapshot::Absent, 0);
         state.revision = Revision::new(1, RevisionId::from_random(1));
         state.provider = side.installed;
         Journal::next_to(&path.here, "").save(&state).unwrap();
@@ -312,7 +314,7 @@ mod tests {
         assert!(!at(".globalps").here.exists());
     }
 
-    /// By a program that was started with paths, though the provider is beside the file.
+    /// Run by a program that was started with paths, although the provider is next to the file.
     #[tokio::test]
     async fn a_repair_that_fails_does_not_prevent_a_restore() {
         const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
@@ -327,10 +329,10 @@ mod tests {
         let provider = Provider::new(at("program").here, &path, None);
         let side = set_up(&provider);
         assert!(provider.write_flags(true).unwrap());
-        let mut state = State::new(FileSnapshot::Absent, 0);
+        let mut state = JournalState::new(FileSnapshot::Absent, 0);
         state.revision = Revision::new(1, RevisionId::from_random(1));
         state.provider.clone_from(&side.installed);
-        state.change = Some(Change {
+        state.change = Some(PendingChange {
             task: Task {
                 uid: "u".to_owned(),
                 generation: 1,

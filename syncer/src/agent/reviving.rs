@@ -7,14 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::revival::Revival;
 use super::{Agent, BUS_RETRY, IDLE};
 use crate::node::kubelet::Kubelet as _;
-use crate::node::state::Failure;
+use crate::node::state::FailedTask;
 
 /// Interval between checks whether the kubelet was started by something else.
 const CHECK: Duration = Duration::from_secs(5);
 
 impl Agent {
     /// The failure that left the kubelet down, unless a change in progress restarts it.
-    pub(super) fn down(&self) -> Option<Failure> {
+    pub(super) fn down(&self) -> Option<FailedTask> {
         let state = self
             .node
             .state

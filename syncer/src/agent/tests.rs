@@ -14,16 +14,18 @@ use super::*;
 use crate::node::drift::MAX_CONFLICTS;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
-use crate::node::state::{Change, Failure, Installed, ProviderChange, ProviderSide, SetUp, Step};
-use crate::report::writer::Report;
+use crate::node::state::{
+    FailedTask, InstalledProvider, PendingChange, ProviderChange, ProviderSide, SetUp, Step,
+};
+use crate::report::writer::StatusReport;
 
 const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
 
 struct Node {
     directory: TempDir,
     agent: Agent,
-    objects: watch::Sender<Known>,
-    reports: watch::Receiver<Option<Report>>,
+    objects: watch::Sender<SeenObject>,
+    reports: watch::Receiver<Option<StatusReport>>,
 }
 
 /// 0: none.
@@ -32,8 +34,8 @@ fn revision(number: i64) -> Revision {
     Revision::new(number, id)
 }
 
-/// With this state on its disk.
-fn node(restores_only: bool, state: Option<&State>) -> Node {
+/// A node with this state on its disk.
+fn node(restores_only: bool, state: Option<&JournalState>) -> Node {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let path = at("config.json");
@@ -59,7 +61,7 @@ fn node(restores_only: bool, state: Option<&State>) -> Node {
         socket: at("socket"),
     };
     let mut agent = Agent::new(options, Cluster::new(client, "kube-system", "a"), systemd);
-    let (objects, known) = watch::channel(Known::Nothing);
+    let (objects, known) = watch::channel(SeenObject::Nothing);
     let (sender, reports) = watch::channel(None);
     agent.assigned.objects = known;
     agent.reporter = StatusReporter::new(sender, at("ready"));
@@ -85,15 +87,15 @@ fn object(number: i64, generation: i64) -> NodePullSecret {
     object
 }
 
-fn with_revision(number: i64) -> State {
-    let mut state = State::new(FileSnapshot::Absent, 0);
+fn with_revision(number: i64) -> JournalState {
+    let mut state = JournalState::new(FileSnapshot::Absent, 0);
     state.revision = revision(number);
     state
 }
 
-/// From revision 4.
-fn change(number: i64, target: &str) -> Change {
-    Change {
+/// A change from revision 4.
+fn change(number: i64, target: &str) -> PendingChange {
+    PendingChange {
         task: Task {
             uid: "u".to_owned(),
             generation: 1,
@@ -114,8 +116,8 @@ fn change(number: i64, target: &str) -> Change {
     }
 }
 
-fn installed() -> Installed {
-    Installed {
+fn installed() -> InstalledProvider {
+    InstalledProvider {
         data: FileSnapshot::Absent.with_bytes(render_data(4, &content(OURS))),
         config: ProviderConfig::default(),
         tokens: false,
@@ -138,7 +140,7 @@ impl Node {
 
     /// Gives it this object, and lets it work until it waits. Returns its newest report.
     async fn handle(&mut self, object: &NodePullSecret) -> Option<NodePullSecretStatus> {
-        let known = Known::Object(Box::new(object.clone()));
+        let known = SeenObject::Object(Box::new(object.clone()));
         self.objects.send_replace(known);
         for _ in 0..20 {
             if self.agent.step().await.unwrap() >= Duration::from_secs(1) {
@@ -189,7 +191,7 @@ async fn a_syncer_that_only_restores_answers_each_assignment() {
     assert_eq!(status, None, "its last report stays");
 }
 
-/// One that has never changed the node, and can't.
+/// A node that globalps has never changed, and can't change.
 #[tokio::test]
 async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
     type Spoil = fn(&mut Node);
@@ -223,7 +225,7 @@ async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
         assert!(begun.elapsed() < Duration::from_secs(5), "{case}");
         assert!(!node.agent.node.journal.is_in_use(), "{case}");
     }
-    // What is there is not known.
+    // The state on the disk is unknown.
     let mut node = node(false, None);
     fs::create_dir_all(node.path().with_file_name(".globalps").join("state.json")).unwrap();
     let mut last = object(4, 3);
@@ -231,7 +233,8 @@ async fn a_node_that_has_nothing_is_restored_whatever_its_state() {
         restored: true,
         ..NodePullSecretStatus::default()
     });
-    node.objects.send_replace(Known::Object(Box::new(last)));
+    node.objects
+        .send_replace(SeenObject::Object(Box::new(last)));
     node.agent.node.access = Access::Nothing;
     node.agent.observe_object();
     node.agent.report(Phase::Failed, Reason::FileError, "why");
@@ -246,7 +249,7 @@ fn content(file: &str) -> Content {
     }
 }
 
-/// As on a node that was off during a removal, when the next content begins with the first number again.
+/// For example, a node that was off during a removal, after which revision numbers start again.
 #[tokio::test]
 async fn the_same_number_with_another_id_is_another_revision() {
     let [old, new] = [1, 2].map(|id| Revision::new(1, RevisionId::from_random(id)));
@@ -262,7 +265,7 @@ async fn the_same_number_with_another_id_is_another_revision() {
     assert_eq!((status.in_force(), status.phase), (old, Phase::Synced));
     assert!(fs::read_to_string(node.path()).unwrap().contains("dTpw"));
 
-    // It can't fetch the content yet.
+    // The content can't be fetched yet.
     let status = node.handle(&assigns(new, 2)).await.unwrap();
     assert_eq!(status.in_force(), old, "what it has is not the goal");
     node.agent.assigned.desired = Some((new, content(&newer)));
@@ -296,10 +299,10 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
     node.agent.assigned.desired = Some((revision(6), content(&newer)));
     node.handle(&object(6, 2)).await.unwrap();
     assert!(has_old(), "a file from then is not the node's own");
-    // It can still be rolled back.
+    // The change can still be rolled back.
     let settled = node.agent.node.state.clone().unwrap();
     let mut watching = settled.clone();
-    let mut watched = Change {
+    let mut watched = PendingChange {
         step: Step::Watching,
         before: FileSnapshot::Absent.with_bytes(OURS.into()),
         ..change(6, &newer)
@@ -333,13 +336,13 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
     assert_eq!(fs::read_to_string(node.path()).unwrap(), own);
 }
 
-/// What counts as the node's own since then may be what is to be forgotten.
+/// Entries that count as the node's own since then may be those to forget.
 #[tokio::test]
 async fn a_node_without_state_or_writes_does_not_claim_to_forget() {
     for (case, spoil) in [
         (
             "lost",
-            (|it| it.doubtful = vec!["r".to_owned()]) as fn(&mut State),
+            (|it| it.doubtful = vec!["r".to_owned()]) as fn(&mut JournalState),
         ),
         ("another node's", |it| {
             it.revision = it.revision.unidentified();
@@ -355,11 +358,12 @@ async fn a_node_without_state_or_writes_does_not_claim_to_forget() {
     let mut object = object(6, 1);
     let annotation = (FORGET_ANNOTATION.to_owned(), "5".to_owned());
     object.metadata.annotations = Some([annotation].into());
-    // As with a full disk.
+    // Simulates a full disk.
     node.agent.node.journal = Journal::next_to(&node.path().join("no-directory/config.json"), "a");
     node.agent.node.state = Some(with_revision(6));
     node.agent.node.access = Access::State;
-    node.objects.send_replace(Known::Object(Box::new(object)));
+    node.objects
+        .send_replace(SeenObject::Object(Box::new(object)));
     node.agent.observe_object();
     node.agent.forget_old();
     assert_eq!(node.agent.node.state.as_ref().unwrap().forgotten, 0);
@@ -375,7 +379,7 @@ async fn a_file_of_another_process_is_restored_with_its_earlier_mode() {
     fs::set_permissions(node.path(), open).unwrap();
     let mut object = object(5, 1);
     node.handle(&object).await.unwrap();
-    // In place, so the narrowed mode stays.
+    // Written in place, so that the narrowed mode stays.
     let theirs = "{ \"auths\": {\"r\": {\"auth\": \"bzpx\"}} }\n";
     fs::write(node.path(), theirs).unwrap();
     let status = node.handle(&object).await.unwrap();
@@ -402,7 +406,7 @@ async fn what_is_in_force_is_maintained_beside_failed_or_held_tasks() {
             node.agent.assigned.held = Some(task.clone());
         } else {
             let state = node.agent.node.state.as_mut().unwrap();
-            state.failed = Some(Failure {
+            state.failed = Some(FailedTask {
                 task: task.clone(),
                 error: "why".to_owned(),
                 stuck: false,
@@ -427,7 +431,7 @@ async fn what_is_in_force_is_maintained_beside_failed_or_held_tasks() {
     }
 }
 
-/// As after a damaged state was moved away.
+/// For example after a damaged state was moved away.
 #[tokio::test]
 async fn entries_that_may_be_of_a_lost_state_stay_and_are_named() {
     for (has_directory, has_status, is_doubted) in [
@@ -505,11 +509,11 @@ async fn a_restart_that_is_waived_stays_waived_after_an_error() {
     }
 }
 
-/// As on a node that was off while the syncers' pods got paths.
+/// For example, a node that was off while the syncers' pods got paths.
 #[tokio::test]
 async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
     const FLAGS: &str = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
-    let cases: [(&str, fn(&mut State)); 3] = [
+    let cases: [(&str, fn(&mut JournalState)); 3] = [
         ("known", |_| {}),
         ("forgotten", |state| state.provider = None),
         ("a restore began without it", |state| {
@@ -534,7 +538,8 @@ async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
         node.agent.options.provider = Provider::new(program, &file, paths);
         let mut object = object(0, 3);
         object.spec.restore = true;
-        node.objects.send_replace(Known::Object(Box::new(object)));
+        node.objects
+            .send_replace(SeenObject::Object(Box::new(object)));
         node.agent.acquire_node(false).await;
         node.agent.adopt_provider(&FileSnapshot::Absent).unwrap();
         let found = node.agent.provider_on_node().unwrap();
@@ -554,8 +559,8 @@ async fn a_provider_beside_the_file_is_removed_by_a_syncer_with_paths() {
     }
 }
 
-fn in_paths() -> Installed {
-    Installed {
+fn in_paths() -> InstalledProvider {
+    InstalledProvider {
         set_up: Some(SetUp {
             config: "/etc/eks/config.json".into(),
             bin_dir: "/etc/eks".into(),
@@ -564,8 +569,8 @@ fn in_paths() -> Installed {
     }
 }
 
-/// It is to be restored by a pod that has no paths of the provider.
-async fn without_paths(state: &State) -> Node {
+/// A pod without paths of the provider has to restore it.
+async fn without_paths(state: &JournalState) -> Node {
     let mut node = node(false, Some(state));
     let file = HostPath {
         host: "/var/lib/kubelet/config.json".into(),
@@ -574,7 +579,8 @@ async fn without_paths(state: &State) -> Node {
     node.agent.options.provider = Provider::new(node.at("program").here, &file, None);
     let mut object = object(0, 3);
     object.spec.restore = true;
-    node.objects.send_replace(Known::Object(Box::new(object)));
+    node.objects
+        .send_replace(SeenObject::Object(Box::new(object)));
     node.agent.acquire_node(false).await;
     node
 }
@@ -603,7 +609,7 @@ async fn a_provider_in_paths_that_the_pod_lacks_is_not_removed() {
     );
 }
 
-/// Its pod was replaced by one without the directories, as soon as the last node had reported.
+/// The pod was replaced by one without the directories as soon as the last node had reported.
 #[tokio::test]
 async fn a_way_out_that_is_in_force_ends_without_the_directories() {
     let mut state = with_revision(5);
@@ -612,7 +618,7 @@ async fn a_way_out_that_is_in_force_ends_without_the_directories() {
         config: FileSnapshot::Absent,
         flags: None,
     };
-    state.change = Some(Change {
+    state.change = Some(PendingChange {
         step: Step::Watching,
         provider: Some(ProviderChange {
             before: side(Some(in_paths())),

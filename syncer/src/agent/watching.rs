@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Agent, FLAGS_READ, IDLE};
 use crate::delivery::transaction::Transaction;
-use crate::node::state::{Change, NodeError, State, Step};
+use crate::node::state::{JournalState, NodeError, PendingChange, Step};
 
 /// If the kubelet dies within this time after a change, the change is rolled back.
 pub(super) const WATCH: Duration = Duration::from_secs(30);
@@ -19,7 +19,7 @@ impl Agent {
     pub(super) async fn confirm(&mut self) -> Result<Duration, NodeError> {
         self.last_error = None;
         let is_compared =
-            |state: &State| state.provider.is_some() || state.managed.content().is_some();
+            |state: &JournalState| state.provider.is_some() || state.managed.content().is_some();
         let in_force = self
             .node
             .state
@@ -76,7 +76,7 @@ impl Agent {
             .state
             .as_ref()
             .and_then(|state| state.change.as_ref());
-        let Ok(provider) = self.provider_of(change.and_then(Change::known_provider)) else {
+        let Ok(provider) = self.provider_of(change.and_then(PendingChange::known_provider)) else {
             // The pod no longer has the directories in which it was.
             self.settle()?;
             return Ok(Duration::ZERO);
@@ -95,7 +95,7 @@ impl Agent {
         self.finish(state, None, result)
     }
 
-    /// What is in force answers the task, so what this assignment did not change waits for the next one.
+    /// The content in force answers the task, so the rest of this assignment waits for the next one.
     fn answer(&mut self) {
         let task = self.assigned.task.clone();
         let state = self.node.state.as_mut().filter(|it| it.change.is_none());
@@ -105,8 +105,8 @@ impl Agent {
         }
     }
 
-    /// Drops earlier content from the journal, if the cluster asks for it. An error of the disk is no error of the revision in
-    /// force: the next step tries again.
+    /// Drops earlier content from the journal, if the cluster requests it. An error of the disk is not an error of the
+    /// revision in force, so the next step retries.
     pub(super) fn forget_old(&mut self) {
         let known = self.assigned.objects.borrow();
         let annotations = known.object().map(ResourceExt::annotations);

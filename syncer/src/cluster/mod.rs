@@ -15,13 +15,13 @@ use kube::api::{Api, Patch, PatchParams};
 use tokio::time::timeout;
 
 pub(crate) use fetch::FetchError;
-pub(crate) use watch::{Known, Watched};
+pub(crate) use watch::{SeenObject, Watched};
 
 use crate::node::state::Task;
 
 /// Deadline of one request, except a watch.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Of failed requests.
+/// Delay between failed requests.
 pub(crate) const BACKOFF: Backoff =
     Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
@@ -94,7 +94,7 @@ pub(crate) fn identity(object: &NodePullSecret) -> (String, i64) {
     )
 }
 
-/// What the object assigns to the node; `None`: nothing yet.
+/// The object's assignment to the node; `None`: there is none yet.
 pub(crate) fn task(object: &NodePullSecret) -> Option<Task> {
     let spec = &object.spec;
     let is_assigned = !spec.restore && spec.revision > 0;

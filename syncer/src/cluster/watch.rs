@@ -24,7 +24,7 @@ const CUT_OFF: Duration = Duration::from_mins(1);
 
 /// The node's object as last seen.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
+pub(crate) enum SeenObject {
     /// Not seen yet.
     Nothing,
     /// It does not exist.
@@ -32,7 +32,7 @@ pub(crate) enum Known {
     Object(Box<NodePullSecret>),
 }
 
-impl Known {
+impl SeenObject {
     pub(crate) fn object(&self) -> Option<&NodePullSecret> {
         match self {
             Self::Object(object) => Some(object),
@@ -43,12 +43,12 @@ impl Known {
 
 /// The node's object, which changes with what matters to the node's work, and a signal of each of its versions.
 pub(crate) struct Watched {
-    pub(crate) objects: watch::Receiver<Known>,
+    pub(crate) objects: watch::Receiver<SeenObject>,
     pub(crate) versions: watch::Receiver<()>,
 }
 
 struct Sender {
-    objects: watch::Sender<Known>,
+    objects: watch::Sender<SeenObject>,
     versions: watch::Sender<()>,
 }
 
@@ -56,7 +56,7 @@ impl Cluster {
     /// Starts the watch of the node's object. It ends when the API server has rejected this pod's token for a minute: there will
     /// be no more events, and a newer pod may be waiting for the node.
     pub(crate) fn watch_object(&self) -> Watched {
-        let (objects, of_work) = watch::channel(Known::Nothing);
+        let (objects, of_work) = watch::channel(SeenObject::Nothing);
         let (versions, of_versions) = watch::channel(());
         let sender = Sender { objects, versions };
         let cluster = self.clone();
@@ -83,7 +83,7 @@ impl Cluster {
         }
     }
 
-    /// One list and the watch that follows, until an error.
+    /// One list and the watch that follows it, until an error.
     async fn watch_once(&self, sender: &Sender, backoff: &mut Backoff) -> kube::Result<()> {
         let events = list_events(self.objects(), one(&self.node), LIMITS, None);
         pin_mut!(events);
@@ -152,9 +152,11 @@ impl Sender {
                 let forgets = forget_up_to(object.annotations());
                 (object.uid(), object.metadata.generation, forgets)
             };
-            let is_first = matches!(known, Known::Nothing);
+            let is_first = matches!(known, SeenObject::Nothing);
             let is_changed = known.object().map(of_work) != object.as_ref().map(of_work);
-            *known = object.map_or(Known::Absent, |object| Known::Object(Box::new(object)));
+            *known = object.map_or(SeenObject::Absent, |object| {
+                SeenObject::Object(Box::new(object))
+            });
             is_first || is_changed
         });
         self.versions.send_replace(());

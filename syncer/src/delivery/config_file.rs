@@ -5,12 +5,16 @@ use globalps_dockerconfig::{DockerConfig, Entry, merge_on_node};
 
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
-use crate::node::state::{Change, ProviderChange, State};
+use crate::node::state::{JournalState, PendingChange, ProviderChange};
 
 /// Adapts a change from the journal to a file that another process wrote meanwhile: foreign entries stay, forward and back. How
 /// far the change came is unknown, so managed entries of both sides count as managed. `None`: the file can't be parsed, so it has
 /// nothing to keep.
-pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Option<Change> {
+pub(crate) fn rebase(
+    change: &PendingChange,
+    file: &FileSnapshot,
+    state: &JournalState,
+) -> Option<PendingChange> {
     let existing = parsed(file)?;
     let managed = change.managed();
     let among = |version: &FileSnapshot, wanted: &ManagedEntries| {
@@ -52,7 +56,7 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
         let file = as_file(&back.config).with_mode(change.before.wide_mode());
         narrowed(file, &change.before_managed)
     };
-    Some(Change {
+    Some(PendingChange {
         target,
         target_managed: change.target_managed.merged(&ahead),
         before,
@@ -62,7 +66,7 @@ pub(crate) fn rebase(change: &Change, file: &FileSnapshot, state: &State) -> Opt
     })
 }
 
-/// What a kubelet can read of the file; `None`: the file is not a credentials file.
+/// The part of the file that a kubelet can read; `None` if it is not a credentials file.
 pub(crate) fn parsed(file: &FileSnapshot) -> Option<DockerConfig> {
     let FileSnapshot::File { bytes, .. } = file else {
         return Some(DockerConfig::default());
@@ -84,13 +88,13 @@ pub(crate) fn is_unparsable(file: &FileSnapshot) -> bool {
 pub(crate) fn restored(
     unmanaged: &DockerConfig,
     file: &FileSnapshot,
-    state: &State,
+    state: &JournalState,
 ) -> FileSnapshot {
     let before = parsed(&state.snapshot).unwrap_or_default();
     if unmanaged.means_the_same(&before) {
         state.snapshot.clone()
     } else if *file == FileSnapshot::Absent && unmanaged.is_empty() {
-        // It was removed, and there is nothing to write.
+        // The file was removed, and there is nothing to write.
         FileSnapshot::Absent
     } else if parsed(file).is_some_and(|found| found.means_the_same(unmanaged))
         && !is_unparsable(file)
@@ -102,7 +106,7 @@ pub(crate) fn restored(
 }
 
 /// Another program has written the whole file: it lacks entries that only globalps can have written.
-pub(crate) fn is_replaced(file: &FileSnapshot, state: &State) -> bool {
+pub(crate) fn is_replaced(file: &FileSnapshot, state: &JournalState) -> bool {
     let (Some(found), Some(content)) = (parsed(file), state.managed.content()) else {
         return *file == FileSnapshot::Absent;
     };
@@ -110,9 +114,9 @@ pub(crate) fn is_replaced(file: &FileSnapshot, state: &State) -> bool {
     ours.entries().is_empty() || !has_all(&found, ours.entries())
 }
 
-/// The same, and nothing of globalps is in it, nor is any of the node's own entries lost that globalps replaced: it is the node's
-/// own file again.
-pub(crate) fn is_own(file: &FileSnapshot, state: &State) -> bool {
+/// Like [`is_replaced`], and the file contains nothing of globalps and all of the node's own entries that globalps had
+/// overridden: it is the node's own file again.
+pub(crate) fn is_own(file: &FileSnapshot, state: &JournalState) -> bool {
     let Some(found) = parsed(file) else {
         return false;
     };
@@ -128,7 +132,10 @@ pub(crate) fn is_own(file: &FileSnapshot, state: &State) -> bool {
 }
 
 /// The managed entries that the node's own file did not have.
-fn only_ours(versions: impl IntoIterator<Item = DockerConfig>, state: &State) -> DockerConfig {
+fn only_ours(
+    versions: impl IntoIterator<Item = DockerConfig>,
+    state: &JournalState,
+) -> DockerConfig {
     let mut own = state.managed.overridden();
     own.extend_from_slice(parsed(&state.snapshot).unwrap_or_default().entries());
     let is_own = |entry: &Entry| {
@@ -151,8 +158,8 @@ fn has_all(found: &DockerConfig, entries: &[Entry]) -> bool {
     entries.iter().all(has)
 }
 
-/// Nobody has written the file since globalps merged its entries with the node's own.
-pub(crate) fn is_as_written(file: &FileSnapshot, state: &State) -> bool {
+/// Whether no other process has written the file since globalps merged its entries with the node's own.
+pub(crate) fn is_as_written(file: &FileSnapshot, state: &JournalState) -> bool {
     let Some(content) = state.managed.content() else {
         return false;
     };

@@ -4,7 +4,9 @@ use globalps_provider::{Content, ProviderConfig, render_data};
 
 use crate::node::file::FileSnapshot;
 use crate::node::provider::{Provider, ProviderDisk};
-use crate::node::state::{Installed, Obstacle, ProviderChange, ProviderSide, State, Task};
+use crate::node::state::{
+    InstalledProvider, JournalState, Obstacle, ProviderChange, ProviderSide, Task,
+};
 
 /// The observed provider, if it is requested or on the node.
 #[derive(Debug)]
@@ -36,13 +38,13 @@ impl ProviderFacts {
         revision: i64,
         content: &Content,
         config: &ProviderConfig,
-        in_force: Option<&Installed>,
+        in_force: Option<&InstalledProvider>,
     ) -> Result<ProviderSide, Obstacle> {
         if let (None, Some(obstacle)) = (in_force, &self.obstacle) {
             return Err(obstacle.clone());
         }
         let known = in_force.map(|installed| installed.tokens);
-        self.with(Installed {
+        self.with(InstalledProvider {
             data: FileSnapshot::Absent.with_bytes(render_data(revision, content)),
             config: config.clone(),
             tokens: self.tokens.or(known).unwrap_or(false),
@@ -53,7 +55,7 @@ impl ProviderFacts {
     /// The provider's files with the revision's content and the settings that the kubelet has.
     pub(crate) fn with_settings_of(
         &self,
-        installed: &Installed,
+        installed: &InstalledProvider,
         task: &Task,
         content: &Content,
     ) -> Result<ProviderSide, Obstacle> {
@@ -63,7 +65,7 @@ impl ProviderFacts {
         self.with(installed)
     }
 
-    pub(crate) fn with(&self, installed: Installed) -> Result<ProviderSide, Obstacle> {
+    pub(crate) fn with(&self, installed: InstalledProvider) -> Result<ProviderSide, Obstacle> {
         match &self.unused {
             Some(unused) => Err(unused.obstacle.clone()),
             None => self.provider.with(&self.disk, installed),
@@ -77,7 +79,7 @@ impl ProviderFacts {
     /// The files without the provider, with which the kubelet starts.
     fn removed(&self) -> Result<ProviderSide, Obstacle> {
         match &self.unused {
-            // It has started without them.
+            // The kubelet was started without the flags.
             Some(unused) if !unused.is_running => self.without(),
             _ => self.provider.removed(&self.disk),
         }
@@ -100,7 +102,7 @@ impl ProviderFacts {
 /// The change to this side, or the removal of the provider. `None`: nothing of it is on the node.
 pub(crate) fn change(
     facts: Option<&ProviderFacts>,
-    state: &State,
+    state: &JournalState,
     target: Option<&ProviderSide>,
     is_kubelet_checked: bool,
 ) -> Result<Option<ProviderChange>, Obstacle> {
@@ -129,7 +131,7 @@ pub(crate) fn change(
     }))
 }
 
-fn as_found(installed: &Installed, disk: &ProviderDisk) -> ProviderSide {
+fn as_found(installed: &InstalledProvider, disk: &ProviderDisk) -> ProviderSide {
     ProviderSide {
         installed: Some(installed.clone()),
         config: disk.config.clone(),
@@ -138,7 +140,11 @@ fn as_found(installed: &Installed, disk: &ProviderDisk) -> ProviderSide {
 }
 
 /// Whether the change needs a kubelet restart. One that does not use the provider needs none without it.
-pub(crate) fn needs_restart(facts: &ProviderFacts, state: &State, change: &ProviderChange) -> bool {
+pub(crate) fn needs_restart(
+    facts: &ProviderFacts,
+    state: &JournalState,
+    change: &ProviderChange,
+) -> bool {
     let is_switch = change.before.installed.is_some() != change.target.installed.is_some();
     let is_unused = facts.unused.as_ref().is_some_and(|it| !it.is_running);
     let is_unused = is_unused && change.target.installed.is_none();

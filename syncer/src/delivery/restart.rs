@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::transaction::Transaction;
 use crate::node::kubelet::Kubelet;
-use crate::node::state::{NodeError, State, Step};
+use crate::node::state::{JournalState, NodeError, Step};
 
 /// Pauses between attempts.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
@@ -18,7 +18,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     /// syncer can tell whether the restart happened. The inner error says why the kubelet did not start.
     pub(super) async fn restart(
         &mut self,
-        state: &mut State,
+        state: &mut JournalState,
     ) -> Result<Result<(), String>, NodeError> {
         let mut pauses = PAUSES.into_iter();
         let mut attempt = 1;

@@ -13,7 +13,7 @@ use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
 use crate::node::provider::{Provider, WRITING};
-use crate::node::state::{Change, Failure, NodeError, Obstacle, State, Step};
+use crate::node::state::{FailedTask, JournalState, NodeError, Obstacle, PendingChange, Step};
 use crate::node::systemd::Since;
 
 /// How many times in a row another process may write the files during a change.
@@ -21,12 +21,12 @@ const MEANWHILE: usize = 3;
 
 /// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ChangeOutcome {
     InForce,
     /// The file is written, and the restart is due after this time. Changes until then share it.
     Written(Duration),
     /// The file is as it was before the change.
-    RolledBack(Failure),
+    RolledBack(FailedTask),
 }
 
 pub(crate) struct Transaction<'a, K> {
@@ -40,9 +40,9 @@ impl<K: Kubelet> Transaction<'_, K> {
     /// Saves the change in the journal, then applies it.
     pub(crate) async fn begin(
         &mut self,
-        state: &mut State,
-        change: Change,
-    ) -> Result<Outcome, NodeError> {
+        state: &mut JournalState,
+        change: PendingChange,
+    ) -> Result<ChangeOutcome, NodeError> {
         // Detects an unreadable file or an unusable unit before anything changes.
         file::read(self.path)?;
         if change.target.is_too_large() {
@@ -59,9 +59,12 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Continues the change in the journal.
-    pub(crate) async fn resume(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+    pub(crate) async fn resume(
+        &mut self,
+        state: &mut JournalState,
+    ) -> Result<ChangeOutcome, NodeError> {
         match state.change.as_ref().map(|change| change.step) {
-            None | Some(Step::Watching) => Ok(Outcome::InForce),
+            None | Some(Step::Watching) => Ok(ChangeOutcome::InForce),
             Some(Step::Back) => self.back(state).await,
             Some(Step::Forward) => {
                 for _ in 0..MEANWHILE {
@@ -80,7 +83,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
     }
 
-    async fn onward(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+    async fn onward(&mut self, state: &mut JournalState) -> Result<ChangeOutcome, NodeError> {
         self.keep_what_others_wrote(state)?;
         match self.keep_settings(state).await? {
             Some(error) => self.roll_back(state, error).await,
@@ -89,7 +92,7 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Adapts the change if another process wrote the file since it began.
-    fn keep_what_others_wrote(&self, state: &mut State) -> Result<(), NodeError> {
+    fn keep_what_others_wrote(&self, state: &mut JournalState) -> Result<(), NodeError> {
         let Some(change) = &state.change else {
             return Ok(());
         };
@@ -111,8 +114,9 @@ impl<K: Kubelet> Transaction<'_, K> {
         Ok(())
     }
 
-    /// The same for the files of the credential provider. Returns why they no longer allow adding it.
-    async fn keep_settings(&self, state: &mut State) -> Result<Option<String>, NodeError> {
+    /// Like [`Self::keep_what_others_wrote`], for the files of the credential provider. Returns why they no longer
+    /// allow adding it.
+    async fn keep_settings(&self, state: &mut JournalState) -> Result<Option<String>, NodeError> {
         let Some(change) = &mut state.change else {
             return Ok(None);
         };
@@ -140,7 +144,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
     }
 
-    fn writes(&self, change: &Change, is_back: bool) -> Writes {
+    fn writes(&self, change: &PendingChange, is_back: bool) -> Writes {
         Writes::new(self.path, self.provider, change, is_back)
     }
 
@@ -170,7 +174,11 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Ends a change that wrote nothing, with the node's error. If it wrote a part, it continues from there.
-    fn end_unwritten(&self, state: &mut State, change: &Change) -> Result<(), NodeError> {
+    fn end_unwritten(
+        &self,
+        state: &mut JournalState,
+        change: &PendingChange,
+    ) -> Result<(), NodeError> {
         let is_unwritten = match &change.provider {
             // If the new file is in place, only its fsync failed.
             None => !file::read(self.path).is_ok_and(|file| file == change.target),
@@ -187,9 +195,9 @@ impl<K: Kubelet> Transaction<'_, K> {
         Ok(())
     }
 
-    async fn forward(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+    async fn forward(&mut self, state: &mut JournalState) -> Result<ChangeOutcome, NodeError> {
         let Some(change) = state.change.clone() else {
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         };
         let writes = self.writes(&change, false);
         let is_new = match writes.write_first(self.provider) {
@@ -218,7 +226,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         if change.restart && (is_new || !self.is_taken_up(from, change.provider.is_some()).await?) {
             let cooldown = self.kubelet.cooldown();
             if from.is_none() && !cooldown.is_zero() {
-                return Ok(Outcome::Written(cooldown));
+                return Ok(ChangeOutcome::Written(cooldown));
             }
             if let Err(error) = self.restart(state).await? {
                 return self.roll_back(state, error).await;
@@ -233,11 +241,11 @@ impl<K: Kubelet> Transaction<'_, K> {
             self.journal.remove(self.provider)?;
         }
         let Some(change) = state.change.take() else {
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         };
         if is_restore {
             *state = state.restored(change.target);
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         }
         state.managed = change.target_managed.clone().after(&change.before_managed);
         state.revision = change.task.revision;
@@ -251,16 +259,16 @@ impl<K: Kubelet> Transaction<'_, K> {
             .take()
             .filter(|failure| !change.restart && (failure.stuck || change.is_upkeep()));
         state.mode = change.before.wide_mode().or(state.mode);
-        state.change = change.restart.then_some(Change {
+        state.change = change.restart.then_some(PendingChange {
             step: Step::Watching,
             ..change
         });
         self.journal.save(state)?;
-        Ok(Outcome::InForce)
+        Ok(ChangeOutcome::InForce)
     }
 
     /// These follow the first files by seconds: another process may have written in the meantime.
-    fn write_last(&self, state: &mut State, is_back: bool) -> Result<(), NodeError> {
+    fn write_last(&self, state: &mut JournalState, is_back: bool) -> Result<(), NodeError> {
         self.keep_what_others_wrote(state)?;
         match &state.change {
             Some(change) => self.writes(change, is_back).write_last(self.provider),
@@ -269,7 +277,10 @@ impl<K: Kubelet> Transaction<'_, K> {
     }
 
     /// Why the provider can't be confirmed, apart from the restart.
-    async fn missing_evidence(&mut self, change: &Change) -> Result<Option<String>, NodeError> {
+    async fn missing_evidence(
+        &mut self,
+        change: &PendingChange,
+    ) -> Result<Option<String>, NodeError> {
         let Some(provider) = &change.provider else {
             return Ok(None);
         };
@@ -285,7 +296,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
         match self.kubelet.provider_flag().await {
             Ok(flag) => Ok(self.provider.check_flag(&flag).err()),
-            // Only what is visible can contradict: the kubelet serves.
+            // Only visible evidence can contradict: the kubelet serves.
             Err(KubeletError::Systemd(_)) => Ok(None),
             Err(error) => error.verdict().map(Some),
         }
@@ -294,9 +305,9 @@ impl<K: Kubelet> Transaction<'_, K> {
     /// Rolls the change back. It may have been in force: the kubelet died during observation.
     pub(crate) async fn roll_back(
         &mut self,
-        state: &mut State,
+        state: &mut JournalState,
         error: String,
-    ) -> Result<Outcome, NodeError> {
+    ) -> Result<ChangeOutcome, NodeError> {
         if let Some(change) = &mut state.change {
             change.step = Step::Back;
             change.failure = error;
@@ -305,13 +316,13 @@ impl<K: Kubelet> Transaction<'_, K> {
         self.back(state).await
     }
 
-    async fn back(&mut self, state: &mut State) -> Result<Outcome, NodeError> {
+    async fn back(&mut self, state: &mut JournalState) -> Result<ChangeOutcome, NodeError> {
         self.keep_what_others_wrote(state)?;
         if let Some(error) = self.keep_settings(state).await? {
             tracing::warn!(error, "leaving the kubelet's flags and providers unchanged");
         }
         let Some(change) = &state.change else {
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         };
         let writes = self.writes(change, true);
         writes.write_first(self.provider)?;
@@ -328,7 +339,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         };
         self.write_last(state, true)?;
         let Some(change) = state.change.take() else {
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         };
         state.managed = change.before_managed;
         state.revision = change.before_revision;
@@ -339,9 +350,9 @@ impl<K: Kubelet> Transaction<'_, K> {
         let error = change.failure;
         if error.is_empty() && restarted.is_ok() {
             self.journal.save(state)?;
-            return Ok(Outcome::InForce);
+            return Ok(ChangeOutcome::InForce);
         }
-        let failure = Failure {
+        let failure = FailedTask {
             task: change.task,
             stuck: restarted.is_err(),
             error: match restarted {
@@ -353,7 +364,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         };
         state.failed = Some(failure.clone());
         self.journal.save(state)?;
-        Ok(Outcome::RolledBack(failure))
+        Ok(ChangeOutcome::RolledBack(failure))
     }
 }
 

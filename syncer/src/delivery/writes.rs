@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::provider::Provider;
-use crate::node::state::{Change, Installed, NodeError};
+use crate::node::state::{InstalledProvider, NodeError, PendingChange};
 
 /// The writes in one direction of a change, in this order.
 pub(super) struct Writes {
@@ -14,13 +14,18 @@ pub(super) struct Writes {
     /// Once the kubelet serves.
     pub(super) last: Vec<(PathBuf, FileSnapshot)>,
     /// The provider's content at the end.
-    pub(super) installed: Option<Installed>,
+    pub(super) installed: Option<InstalledProvider>,
     /// Remove the provider's programs at the end.
     removes_program: bool,
 }
 
 impl Writes {
-    pub(super) fn new(path: &Path, provider: &Provider, change: &Change, is_back: bool) -> Self {
+    pub(super) fn new(
+        path: &Path,
+        provider: &Provider,
+        change: &PendingChange,
+        is_back: bool,
+    ) -> Self {
         let places = provider;
         let file = if is_back {
             &change.before
@@ -75,7 +80,7 @@ impl Writes {
         self.write_files(provider)
     }
 
-    /// The same without the programs, which read the data of each revision.
+    /// Writes everything except the programs, which read the data of each revision.
     pub(super) fn write_files(&self, provider: &Provider) -> Result<bool, NodeError> {
         let mut is_new = false;
         for (path, target) in &self.first {

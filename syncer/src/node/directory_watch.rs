@@ -38,7 +38,7 @@ impl FileWatch {
         })
     }
 
-    /// Returns after a change of one of the files. After an error there are no more events.
+    /// Returns after a change of one of the files. After an error it never returns again.
     pub(crate) async fn changed(&mut self) -> io::Result<()> {
         while let Some(event) = self.events.next().await {
             let event = event?;

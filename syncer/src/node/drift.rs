@@ -33,7 +33,7 @@ impl Drift {
         }
     }
 
-    /// Also watches these from now on.
+    /// Adds these files to the watch.
     pub(crate) fn watch_others(&mut self, others: &[PathBuf]) {
         if self.files[1..] != *others {
             self.files.truncate(1);
@@ -89,7 +89,7 @@ impl Drift {
         self.conflicts() >= MAX_CONFLICTS
     }
 
-    /// Those within the last minutes.
+    /// The conflicts of the last minutes.
     pub(crate) fn conflicts(&mut self) -> usize {
         while self
             .times

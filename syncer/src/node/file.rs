@@ -73,13 +73,13 @@ impl FileSnapshot {
         }
     }
 
-    /// The same file, with permissions for its owner only.
+    /// This file, with permissions for its owner only.
     pub(crate) fn narrowed(self) -> Self {
         let narrow = self.wide_mode().map(|mode| mode & 0o600);
         self.with_mode(narrow)
     }
 
-    /// The same file with this mode, if there is one.
+    /// This file, with mode `new` unless that is `None`.
     pub(crate) fn with_mode(mut self, new: Option<u32>) -> Self {
         if let (Self::File { mode, .. }, Some(new)) = (&mut self, new) {
             *mode = new;
@@ -162,7 +162,7 @@ pub(crate) fn read(path: &Path) -> Result<FileSnapshot, FileError> {
     read_up_to(path, MAX_SIZE)
 }
 
-/// The same for a file of globalps with several such files in it.
+/// Like [`read`], for a file of globalps that contains several such files.
 pub(super) fn read_up_to(path: &Path, limit: u64) -> Result<FileSnapshot, FileError> {
     let meta = match fs::symlink_metadata(path) {
         Ok(meta) => meta,
@@ -183,7 +183,7 @@ pub(super) fn read_up_to(path: &Path, limit: u64) -> Result<FileSnapshot, FileEr
     let mut bytes = Vec::new();
     let is_large = |length| length > limit;
     if !is_large(meta.len()) {
-        // It may grow meanwhile.
+        // The file may grow while it is read.
         File::open(path)
             .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
             .map_err(io_error("read", path))?;
@@ -213,8 +213,8 @@ pub(crate) fn replace(path: &Path, target: &FileSnapshot) -> Result<(), FileErro
     replace_if(path, target, || Ok(()))
 }
 
-/// The same for a file with other writers: fails if the file no longer equals `seen`. Checks right before the last step, since
-/// the steps before may be slow.
+/// Like [`replace`], for a file with other writers: fails if the file no longer equals `seen`. Checks right before the
+/// last step, because the earlier steps may be slow.
 pub(crate) fn replace_seen(
     path: &Path,
     seen: &FileSnapshot,
@@ -259,7 +259,7 @@ fn replace_if(
                 .and_then(|()| may_go_on())
                 .and_then(|()| fs::rename(&temp, path).map_err(write_error("replace", path)));
             if let Err(error) = written {
-                // It may not exist; the original error matters.
+                // The file may not exist; only the original error matters.
                 let _ = fs::remove_file(&temp);
                 return Err(error);
             }
@@ -306,7 +306,8 @@ fn write_temp(
         std::os::unix::fs::fchown(&file, Some(owner.0), Some(owner.1))
             .map_err(io_error("keep the owner of", temp))?;
     }
-    // An access control list sets a mode, which the mode then limits. Bytes come last, so nobody can read them with another mode.
+    // An access control list sets a mode, which the mode then restricts. The content is written last, so that it is
+    // never readable with another mode.
     copy_attributes(like, &file).map_err(io_error("keep the extended attributes of", like))?;
     file.set_permissions(fs::Permissions::from_mode(mode))
         .map_err(io_error("set the mode of", temp))?;

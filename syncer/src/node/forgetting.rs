@@ -1,10 +1,11 @@
-//! What is dropped from the journal.
+//! The earlier content that is dropped from the journal.
 
-use super::state::State;
+use super::state::JournalState;
 
-impl State {
-    /// The same without earlier content, if the cluster asks to forget it up to this revision. `None`: that is done, or not possible
-    /// now: it is in force, the change that replaces it can still be rolled back, or some of it counts as the node's own.
+impl JournalState {
+    /// The state without earlier content, if the cluster requests to forget it up to this revision. `None` if this is
+    /// done already, or not possible now: the content is in force, the change that replaces it can still be rolled
+    /// back, or some of it counts as the node's own.
     pub(crate) fn without_old(&self, up_to: i64) -> Option<Self> {
         let is_due = self.forgotten < up_to
             && self.revision.number > up_to

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::file::{self, FileSnapshot};
 use super::lock::NodeLock;
 use super::provider::Provider;
-use super::state::{NodeError, State, VERSION};
+use super::state::{JournalState, NodeError, VERSION};
 
 const STATE_FILE: &str = "state.json";
 /// A state has up to about ten copies of the credentials file, some of them as Base64.
@@ -30,10 +30,10 @@ struct Header {
 
 /// The content of the state file.
 #[derive(Serialize)]
-struct Written<'a> {
+struct StateFile<'a> {
     node: &'a str,
     #[serde(flatten)]
-    state: &'a State,
+    state: &'a JournalState,
 }
 
 /// The state directory next to the credentials file.
@@ -76,7 +76,7 @@ impl Journal {
         !is_absent(self.path()) || !is_absent(self.lock_file())
     }
 
-    /// There is a state directory, perhaps of other processes.
+    /// Whether a state directory exists, which may belong to other processes.
     pub(crate) fn has_directory(&self) -> bool {
         fs::symlink_metadata(&self.directory).is_ok()
     }
@@ -86,7 +86,7 @@ impl Journal {
     }
 
     /// `None`: globalps has never changed this node, or it was restored.
-    pub(crate) fn load(&self) -> Result<Option<State>, NodeError> {
+    pub(crate) fn load(&self) -> Result<Option<JournalState>, NodeError> {
         let path = self.path();
         file::sweep(&path);
         let FileSnapshot::File { bytes, .. } = file::read_up_to(&path, MAX_STATE)? else {
@@ -100,7 +100,7 @@ impl Journal {
                 found: version,
             });
         }
-        let mut state: State = serde_json::from_slice(&bytes).map_err(damaged)?;
+        let mut state: JournalState = serde_json::from_slice(&bytes).map_err(damaged)?;
         if node != self.node {
             tracing::warn!(
                 node,
@@ -112,10 +112,10 @@ impl Journal {
     }
 
     /// Durable when it returns.
-    pub(crate) fn save(&self, state: &State) -> Result<(), NodeError> {
+    pub(crate) fn save(&self, state: &JournalState) -> Result<(), NodeError> {
         self.make_directory()?;
         let node = &self.node;
-        let bytes = serde_json::to_vec(&Written { node, state })
+        let bytes = serde_json::to_vec(&StateFile { node, state })
             .map_err(|_| NodeError::Damaged { path: self.path() })?;
         Ok(file::replace(
             &self.path(),
@@ -228,7 +228,7 @@ mod tests {
         assert!(journal.load().unwrap().is_none());
         let own =
             globalps_dockerconfig::parse(br#"{"auths":{"r":{"auth":"dTpw","x":1}}}"#).unwrap();
-        let mut state = State::new(FileSnapshot::Absent.with_bytes(b"\xff".to_vec()), 3);
+        let mut state = JournalState::new(FileSnapshot::Absent.with_bytes(b"\xff".to_vec()), 3);
         state.managed = ManagedEntries::of(&merge_on_node(&own, &own, &[], &[]));
         journal.save(&state).unwrap();
         let loaded = journal.load().unwrap().unwrap();
@@ -252,7 +252,9 @@ mod tests {
         fs::create_dir(&elsewhere).unwrap();
         let journal = Journal::next_to(&directory.path().join("config.json"), "a");
         std::os::unix::fs::symlink(&elsewhere, &journal.directory).unwrap();
-        journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+        journal
+            .save(&JournalState::new(FileSnapshot::Absent, 0))
+            .unwrap();
         journal.remove(&provider(&journal)).unwrap();
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
         assert!(journal.load().unwrap().is_none());
@@ -281,7 +283,7 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("config.json");
             let snapshot = FileSnapshot::Absent.with_bytes(b"{}".to_vec());
-            let mut state = State::new(snapshot.clone(), 0);
+            let mut state = JournalState::new(snapshot.clone(), 0);
             state.revision = revision;
             let journal = Journal::next_to(&path, "a");
             journal.save(&state).unwrap();
@@ -302,7 +304,9 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::next_to(&directory.path().join("config.json"), "a");
-        journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+        journal
+            .save(&JournalState::new(FileSnapshot::Absent, 0))
+            .unwrap();
         let text = fs::read_to_string(journal.path()).unwrap();
         fs::write(
             journal.path(),
@@ -329,7 +333,9 @@ mod tests {
         );
         drop(first);
         assert!(!journal.is_in_use());
-        journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+        journal
+            .save(&JournalState::new(FileSnapshot::Absent, 0))
+            .unwrap();
         assert!(journal.is_in_use());
         journal.lock().unwrap();
     }
@@ -359,7 +365,9 @@ mod tests {
             let journal = Journal::next_to(&path, "a");
             let aside = journal.quarantine(b"{").unwrap();
             assert_eq!(journal.quarantine(b"{").unwrap(), aside, "once");
-            journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+            journal
+                .save(&JournalState::new(FileSnapshot::Absent, 0))
+                .unwrap();
             journal.remove(&provider(&journal)).unwrap();
             assert_eq!(journal.directory.exists(), kept, "{back}");
             assert_eq!(fs::read(&aside).is_ok_and(|bytes| bytes == b"{"), kept);
@@ -368,12 +376,14 @@ mod tests {
         }
     }
 
-    /// Such as a copy that a user made while looking at the node.
+    /// For example, a copy that a user made while debugging the node.
     #[test]
     fn a_directory_of_others_stays_and_the_node_is_restored() {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::next_to(&directory.path().join("config.json"), "a");
-        journal.save(&State::new(FileSnapshot::Absent, 0)).unwrap();
+        journal
+            .save(&JournalState::new(FileSnapshot::Absent, 0))
+            .unwrap();
         let own = journal.directory.join(PROVIDER_BIN_DIR);
         let others = journal.directory.join("bin.bak");
         for path in [&own, &others] {

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::node::state::NodeError;
 use crate::node::systemd::{ProviderFlag, RestartError, Since, Systemd, UnitFacts, is_kubelet};
-use crate::node::units::{Choice, choose};
+use crate::node::units::{UnitChoice, choose};
 
 /// Units that run a kubelet and little else.
 const AGENTS: [&str; 3] = ["kubelet.service", "k3s-agent.service", "rke2-agent.service"];
@@ -33,7 +33,7 @@ pub(crate) enum KubeletError {
     /// systemd answered with an error, so the kubelet's state is unknown.
     #[error("{0}")]
     Systemd(String),
-    /// It did not start.
+    /// The kubelet did not start.
     #[error("{0}")]
     Kubelet(String),
 }
@@ -62,7 +62,7 @@ impl From<KubeletError> for NodeError {
 }
 
 impl KubeletError {
-    /// Why the kubelet did not come up. Fails if its state is unknown: that is no reason to roll back.
+    /// Why the kubelet did not come up. Fails if its state is unknown, which is no reason to roll back.
     pub(crate) fn verdict(self) -> Result<String, NodeError> {
         match self {
             Self::Kubelet(error) => Ok(error),
@@ -72,9 +72,9 @@ impl KubeletError {
 }
 
 pub(crate) trait Kubelet {
-    /// Its unit, to find it again while it is down.
+    /// The kubelet's unit, to find it again while it is down.
     fn unit(&self) -> Option<String>;
-    /// Its `InvocationID`, which differs for each start.
+    /// The unit's `InvocationID`, which differs for each start.
     async fn invocation(&mut self) -> Result<String, KubeletError>;
     /// Time until the next restart may be requested.
     fn cooldown(&self) -> Duration;
@@ -91,11 +91,12 @@ pub(crate) trait Kubelet {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Restartable {
     Yes,
-    /// Nothing can be restarted now. The reason, as a clause.
+    /// Nothing can be restarted now, for this reason (a clause).
     No(String),
-    /// Nor for a change that waits for its restart: no unit that globalps may restart runs the kubelet. The reason, as a clause.
+    /// Nothing can be restarted now, not even for a change that waits for its restart: no unit that globalps may
+    /// restart runs the kubelet. The reason is a clause.
     Elsewhere(String),
-    /// Nor later: its unit also runs the control plane. The reason, as a clause.
+    /// Nothing can ever be restarted: the kubelet's unit also runs the control plane. The reason is a clause.
     Never(String),
 }
 
@@ -107,7 +108,7 @@ pub(crate) struct Unit {
     restarted: Option<Instant>,
     /// The agent knows the unit, and whether it may be restarted.
     pub(crate) is_found: bool,
-    /// From the configuration, not detected.
+    /// Whether the unit is configured rather than detected.
     is_configured: bool,
     /// Verified to run a kubelet.
     is_checked: bool,
@@ -147,8 +148,8 @@ impl Unit {
         }
     }
 
-    /// What may be restarted instead of the known unit, if that no longer seems to run the kubelet. `None`: it does, or what
-    /// prevents its restart is an error of the change.
+    /// The unit to restart instead of the known one, if that one no longer seems to run the kubelet. `None` if it does,
+    /// or if the obstacle to its restart is an error of the change.
     pub(crate) async fn moved(
         &mut self,
         restarted: Option<&str>,
@@ -169,7 +170,7 @@ impl Unit {
         }
     }
 
-    /// Its programs are checked before its first restart, and systemd's errors are reported then.
+    /// The unit's programs are checked before its first restart, which also reports systemd's errors.
     async fn configured(&self, owed: Option<&str>) -> Restartable {
         let name = self.systemd.unit();
         match self.systemd.facts().await {
@@ -197,9 +198,9 @@ impl Unit {
         let names = AGENTS.into_iter().chain([MICROK8S]).chain(SERVERS);
         let (candidates, masked) = self.systemd.candidates(names, owed).await?;
         let name = match choose(&candidates, restarted) {
-            Choice::Unit(name) => name,
-            Choice::None => {
-                // It may run nevertheless.
+            UnitChoice::Unit(name) => name,
+            UnitChoice::None => {
+                // The kubelet may run nevertheless.
                 if let Some(name) = masked.first() {
                     let reason = format!("`{name}` is masked, so systemd does not restart it");
                     return Ok(Restartable::No(reason));
@@ -209,7 +210,7 @@ impl Unit {
                 let elsewhere = self.elsewhere(&reason).await;
                 return Ok(elsewhere.unwrap_or(Restartable::No(reason)));
             }
-            Choice::Unclear => {
+            UnitChoice::Unclear => {
                 let names = candidates.iter().map(|it| it.name);
                 return Err(RestartError::Unclear {
                     units: names.collect::<Vec<_>>().join("`, `"),

@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ManagedEntries {
     pub(crate) keys: BTreeSet<String>,
-    /// As a credentials file. Its text is kept: what docker's readers accept, such as half of a surrogate pair, not every JSON
-    /// value can have.
+    /// A credentials file, stored as text: docker's readers accept values that no JSON value can represent, such as
+    /// half of a surrogate pair.
     overridden: Box<RawValue>,
     /// The entries with their values, as a credentials file; null: combined from several revisions.
     entries: Box<RawValue>,
-    /// The same from before and from other revisions: a file from then is not the node's own.
+    /// Overridden entries from before and from other revisions: a file with them is not the node's own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     others: Vec<Box<RawValue>>,
 }
@@ -34,7 +34,7 @@ impl ManagedEntries {
         }
     }
 
-    /// The same values, with the keys and overridden entries of another file.
+    /// These values, with the keys and overridden entries of another file.
     pub(crate) fn merged(&self, merged: &NodeMerge) -> Self {
         let keys = merged.managed.entries().iter();
         Self {
@@ -122,7 +122,7 @@ impl ManagedEntries {
 
     /// The entries with their values; `None`: combined from several revisions.
     pub(crate) fn content(&self) -> Option<DockerConfig> {
-        // As in Go, `null` parses to no entries.
+        // Like in Go, `null` parses to no entries.
         let entries = Some(self.entries.get()).filter(|entries| *entries != "null")?;
         globalps_dockerconfig::parse(entries.as_bytes()).ok()
     }

@@ -20,9 +20,9 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 use tokio::time::sleep;
 
 use super::file::{self, FileError, FileSnapshot};
-use super::state::{Installed, Obstacle, ProviderSide};
+use super::state::{InstalledProvider, Obstacle, ProviderSide};
 
-/// What an administrator can do where globalps can't set the kubelet's flags.
+/// What an administrator can do if globalps can't set the kubelet's flags.
 pub(crate) const SET_UP: &str = "start the kubelet with a credential provider configuration of your own, and set \
                                  spec.kubelet.credentialProvider to the paths in its flags";
 
@@ -64,11 +64,11 @@ impl HostPath {
 /// How the kubelet finds the configuration.
 #[derive(Clone, Debug)]
 enum Way {
-    /// By flags that are added to this kubeadm file.
+    /// Through flags that are added to this kubeadm file.
     Flags(HostPath),
-    /// In a directory that is already in its flags.
+    /// In a directory that the kubelet's flags already name.
     Directory,
-    /// In a file with foreign providers.
+    /// In a file that also has foreign providers.
     Shared,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct ProviderDisk {
     pub(crate) data: FileSnapshot,
     pub(crate) config: FileSnapshot,
     pub(crate) flags: Option<FileSnapshot>,
-    /// It is in a directory of configurations that has other ones.
+    /// Whether the directory of configurations contains others, too.
     pub(crate) is_beside_others: bool,
 }
 
@@ -177,7 +177,7 @@ impl Provider {
         })
     }
 
-    /// As the kubelet reads the directory: files with these extensions.
+    /// Whether the directory contains other files with the extensions that the kubelet reads.
     fn has_others(&self) -> bool {
         let directory = self.config.here.parent();
         let files = directory.and_then(|directory| fs::read_dir(directory).ok());
@@ -209,9 +209,9 @@ impl Provider {
     pub(crate) fn with(
         &self,
         disk: &ProviderDisk,
-        installed: Installed,
+        installed: InstalledProvider,
     ) -> Result<ProviderSide, Obstacle> {
-        let installed = Installed {
+        let installed = InstalledProvider {
             set_up: self.set_up(),
             ..installed
         };
@@ -249,7 +249,8 @@ impl Provider {
         })
     }
 
-    /// The same. Fails if it is the last provider that the kubelet's flags name: no kubelet starts without any.
+    /// The files without the provider. Fails if it is the last provider that the kubelet's flags name, because no
+    /// kubelet starts without any.
     pub(crate) fn removed(&self, disk: &ProviderDisk) -> Result<ProviderSide, Obstacle> {
         let side = self.without(disk)?;
         let has_others = match (&self.way, &side.config) {
@@ -273,7 +274,7 @@ impl Provider {
     }
 
     /// The provider that the kubelet's flags or configuration name on this disk, for a node whose state is lost.
-    pub(crate) fn installed(&self) -> Result<Option<Installed>, FileError> {
+    pub(crate) fn installed(&self) -> Result<Option<InstalledProvider>, FileError> {
         let disk = match self.read() {
             Ok(disk) => disk,
             // A file that can't be edited may still name files of globalps.
@@ -294,7 +295,7 @@ impl Provider {
         let data = Some(disk.data.clone()).filter(|data| parse_data(&bytes(data)).is_ok());
         let empty = || FileSnapshot::Absent.with_bytes(render_data(0, &Content::default()));
         let config = ProviderConfig::of_document(&bytes(&disk.config));
-        Ok(is_named.then(|| Installed {
+        Ok(is_named.then(|| InstalledProvider {
             data: data.unwrap_or_else(empty),
             tokens: config.scopes,
             config,
@@ -302,8 +303,8 @@ impl Provider {
         }))
     }
 
-    /// The same, also where a syncer with other paths has set it up.
-    pub(crate) fn installed_anywhere(&self) -> Result<Option<Installed>, FileError> {
+    /// Like [`Self::installed`], but also finds a provider that a syncer with other paths set up.
+    pub(crate) fn installed_anywhere(&self) -> Result<Option<InstalledProvider>, FileError> {
         match self.installed()? {
             None if self.flags_file().is_none() => self.own().installed(),
             found => Ok(found),
@@ -329,7 +330,7 @@ impl Provider {
         Ok(file.with_bytes(bytes))
     }
 
-    /// What prevents installing programs in their directory or running them there.
+    /// What prevents installing the programs in their directory, or running them there.
     pub(crate) fn obstacle(&self) -> Option<Obstacle> {
         let host = self.bin_dir.host.display();
         let here = &self.bin_dir.here;

@@ -78,7 +78,7 @@ impl Obstacle {
     }
 }
 
-/// What one generation of the node's `NodePullSecret` assigns.
+/// The assignment of one generation of the node's `NodePullSecret`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Task {
     /// uid of the object: a generation is only meaningful within one object.
@@ -103,7 +103,7 @@ impl Task {
 pub(crate) enum Step {
     /// Write the new content and restart the kubelet with it.
     Forward,
-    /// It is in force; the kubelet is observed for a while.
+    /// The content is in force; the kubelet is observed for a while.
     Watching,
     /// Write the previous content and restart the kubelet with it.
     Back,
@@ -111,8 +111,8 @@ pub(crate) enum Step {
 
 /// The credential provider on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Installed {
-    /// Its data file.
+pub(crate) struct InstalledProvider {
+    /// The provider's data file.
     pub(crate) data: FileSnapshot,
     pub(crate) config: ProviderConfig,
     /// The kubelet passes pod tokens to it.
@@ -129,7 +129,7 @@ pub(crate) struct SetUp {
     pub(crate) bin_dir: PathBuf,
 }
 
-impl Installed {
+impl InstalledProvider {
     /// The content of its data file.
     pub(crate) fn content(&self) -> Option<Content> {
         let FileSnapshot::File { bytes, .. } = &self.data else {
@@ -143,7 +143,7 @@ impl Installed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProviderSide {
     /// `None`: no provider of globalps is on the node.
-    pub(crate) installed: Option<Installed>,
+    pub(crate) installed: Option<InstalledProvider>,
     /// The kubelet's credential provider configuration.
     pub(crate) config: FileSnapshot,
     /// kubeadm's flags file; `None`: it is not changed.
@@ -170,7 +170,7 @@ pub(crate) struct ProviderChange {
 }
 
 impl ProviderChange {
-    /// It sets up the provider on a node without one.
+    /// Whether the change sets up the provider on a node without one.
     pub(crate) fn is_way_in(&self) -> bool {
         self.before.installed.is_none() && self.target.installed.is_some()
     }
@@ -178,12 +178,12 @@ impl ProviderChange {
 
 /// A change in progress, with everything needed to finish it or to roll it back.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Change {
+pub(crate) struct PendingChange {
     pub(crate) task: Task,
     pub(crate) step: Step,
     pub(crate) target: FileSnapshot,
     pub(crate) target_managed: ManagedEntries,
-    /// It takes effect only after a kubelet restart.
+    /// The change only takes effect after a kubelet restart.
     pub(crate) restart: bool,
     /// The unit's `InvocationID` before the restart with the new content was requested; `None` until requested.
     #[serde(default)]
@@ -191,26 +191,26 @@ pub(crate) struct Change {
     pub(crate) before: FileSnapshot,
     pub(crate) before_managed: ManagedEntries,
     pub(crate) before_revision: Revision,
-    /// The same for the restart with the previous content.
+    /// Like `started_from`, for the restart with the previous content.
     #[serde(default)]
     pub(crate) back_from: Option<String>,
     /// Why it is rolled back; empty: not because of the content, so no failure is recorded.
     pub(crate) failure: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) provider: Option<ProviderChange>,
-    /// What a change that this one superseded has written.
+    /// What was written by a change that this one superseded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) superseded: Option<Superseded>,
 }
 
-/// What an unfinished change left, in addition to the state before it.
+/// What an unfinished change left behind, in addition to the state before it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Superseded {
     pub(crate) file: FileSnapshot,
     pub(crate) managed: ManagedEntries,
 }
 
-impl Change {
+impl PendingChange {
     /// All entries that may be managed while it is in progress.
     pub(crate) fn managed(&self) -> ManagedEntries {
         let before = match &self.superseded {
@@ -228,25 +228,25 @@ impl Change {
             || superseded.is_some_and(|superseded| *file == superseded.file)
     }
 
-    /// Its restart has not been requested yet.
+    /// Whether the change's restart has not been requested yet.
     pub(crate) fn awaits_restart(&self) -> bool {
         self.restart && self.step == Step::Forward && self.started_from.is_none()
     }
 
     /// The provider that it brings or removes.
-    pub(crate) fn known_provider(&self) -> Option<&Installed> {
+    pub(crate) fn known_provider(&self) -> Option<&InstalledProvider> {
         let provider = self.provider.as_ref()?;
         let target = provider.target.installed.as_ref();
         target.or(provider.before.installed.as_ref())
     }
 
-    /// It repairs the provider's data and changes nothing else.
+    /// Whether the change repairs the provider's data and changes nothing else.
     pub(crate) fn is_repair(&self) -> bool {
         let provider = self.provider.as_ref();
         !self.restart && provider.is_some_and(|provider| provider.before == provider.target)
     }
 
-    /// It repairs the revision in force, so it is no answer to a task that failed.
+    /// Whether the change repairs the revision in force, so that it is no attempt at a failed task.
     pub(crate) fn is_upkeep(&self) -> bool {
         self.task.revision == self.before_revision
     }
@@ -268,12 +268,12 @@ impl Change {
 
 /// A failed task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Failure {
+pub(crate) struct FailedTask {
     pub(crate) task: Task,
     pub(crate) error: String,
     /// The kubelet did not start with the previous file either.
     pub(crate) stuck: bool,
-    /// It was started again later.
+    /// The kubelet was started again later.
     #[serde(default)]
     pub(crate) recovered: bool,
     /// The credential provider failed, not the kubelet.
@@ -282,7 +282,7 @@ pub(crate) struct Failure {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct JournalState {
     version: u32,
     /// The file before the first change.
     pub(crate) snapshot: FileSnapshot,
@@ -290,8 +290,8 @@ pub(crate) struct State {
     /// Revision in force; `NONE`: none. Without an id its content is not known.
     pub(crate) revision: Revision,
     /// The last task that failed. It is not repeated.
-    pub(crate) failed: Option<Failure>,
-    pub(crate) change: Option<Change>,
+    pub(crate) failed: Option<FailedTask>,
+    pub(crate) change: Option<PendingChange>,
     pub(crate) restarts: i64,
     /// How often another process changed managed entries.
     #[serde(default)]
@@ -307,7 +307,7 @@ pub(crate) struct State {
     pub(crate) restarted_at: Option<Time>,
     /// The installed credential provider; `None`: content is in the credentials file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) provider: Option<Installed>,
+    pub(crate) provider: Option<InstalledProvider>,
     /// The unit whose restart was last requested; `None`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) unit: Option<String>,
@@ -322,7 +322,7 @@ pub(crate) struct State {
     pub(crate) forgotten: i64,
 }
 
-impl State {
+impl JournalState {
     /// The restart for the change in progress was requested.
     pub(crate) fn is_restarted(&self) -> bool {
         let change = self.change.as_ref();
@@ -331,7 +331,9 @@ impl State {
 
     /// The restart for its change has not been requested yet.
     pub(crate) fn awaits_restart(&self) -> bool {
-        self.change.as_ref().is_some_and(Change::awaits_restart)
+        self.change
+            .as_ref()
+            .is_some_and(PendingChange::awaits_restart)
     }
 
     /// A restart was requested, and it is not known whether the kubelet serves since: if it is down, globalps starts it again.
@@ -342,13 +344,13 @@ impl State {
     }
 
     /// The change that is not in force yet, or no more. One that is only watched is on the node.
-    pub(crate) fn unfinished(&self) -> Option<&Change> {
+    pub(crate) fn unfinished(&self) -> Option<&PendingChange> {
         (self.change.as_ref()).filter(|change| change.step != Step::Watching)
     }
 
     /// The provider that is on the node, or that a change in progress brings or removes.
-    pub(crate) fn known_provider(&self) -> Option<&Installed> {
-        let of_change = self.unfinished().and_then(Change::known_provider);
+    pub(crate) fn known_provider(&self) -> Option<&InstalledProvider> {
+        let of_change = self.unfinished().and_then(PendingChange::known_provider);
         of_change.or(self.provider.as_ref())
     }
 
@@ -382,7 +384,7 @@ impl State {
         }
     }
 
-    /// What remains of it after a restore, to be reported once more.
+    /// The part of the state that remains after a restore, to be reported once more.
     pub(crate) fn restored(&self, file: FileSnapshot) -> Self {
         Self {
             drifts: self.drifts,

@@ -128,8 +128,8 @@ impl Systemd {
         }
     }
 
-    /// Those of these units that are not inactive, in this order, and those that are masked. Failed ones are among the first, and
-    /// `owed`, whatever its state.
+    /// Those of these units that are not inactive, in order, and those that are masked. Failed units count as not
+    /// inactive; `owed` is included in any state.
     pub(crate) async fn candidates(
         &self,
         names: impl IntoIterator<Item = &'static str>,

@@ -9,7 +9,7 @@ pub(super) const SETTLED: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) name: &'static str,
-    /// Such as `active`, `activating` or `failed`.
+    /// For example `active`, `activating` or `failed`.
     pub(crate) active_state: String,
     /// Since it last became active, by the node's monotonic clock: the other one may be set back.
     pub(crate) active_for: Duration,
@@ -24,13 +24,13 @@ impl Candidate {
         matches!(self.active_state.as_str(), "active" | "reloading")
     }
 
-    /// Its kubelet may accept connections.
+    /// Whether the unit's kubelet may accept connections.
     pub(crate) fn may_serve(&self) -> bool {
         let is_down = matches!(self.active_state.as_str(), "failed" | "inactive");
         self.is_active() || self.runs_kubelet && !is_down
     }
 
-    /// Its state, as a clause.
+    /// The unit's state, as a clause.
     pub(crate) fn shown(&self) -> String {
         format!("`{}` is {}", self.name, self.active_state)
     }
@@ -39,14 +39,14 @@ impl Candidate {
         self.is_active() && self.runs_kubelet
     }
 
-    /// It runs a kubelet from its first start on, though perhaps not for long.
+    /// Whether the unit has run a kubelet since its first start, even if only for a short time.
     fn runs_it_steadily(&self) -> bool {
         self.runs_it() && self.restarts == 0
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum UnitChoice {
     Unit(&'static str),
     /// No unit has been started.
     None,
@@ -57,7 +57,7 @@ pub(crate) enum Choice {
 /// The unit that runs the kubelet: the one that has been active with a kubelet for some time; then the one that globalps last
 /// restarted, because that kubelet may be down, unless another one runs it since its first start, as after a boot; then what is
 /// left if only one is. `restarted`: that unit; `None`: not known.
-pub(crate) fn choose(candidates: &[Candidate], restarted: Option<&str>) -> Choice {
+pub(crate) fn choose(candidates: &[Candidate], restarted: Option<&str>) -> UnitChoice {
     let settled = |it: &&Candidate| it.runs_it() && it.active_for >= SETTLED;
     let settled = candidates.iter().find(settled);
     let is_elsewhere = |known: &&Candidate| {
@@ -66,21 +66,21 @@ pub(crate) fn choose(candidates: &[Candidate], restarted: Option<&str>) -> Choic
     let known = candidates.iter().find(|it| Some(it.name) == restarted);
     let known = || known.filter(|known| !is_elsewhere(known));
     if let Some(found) = settled.or_else(known) {
-        return Choice::Unit(found.name);
+        return UnitChoice::Unit(found.name);
     }
     let only = |may_be: fn(&Candidate) -> bool| {
         let mut found = candidates.iter().filter(|it| may_be(it));
         match (found.next(), found.next()) {
             (None, _) => None,
-            (Some(one), None) => Some(Choice::Unit(one.name)),
-            (Some(_), Some(_)) => Some(Choice::Unclear),
+            (Some(one), None) => Some(UnitChoice::Unit(one.name)),
+            (Some(_), Some(_)) => Some(UnitChoice::Unclear),
         }
     };
     only(Candidate::runs_it)
         .or_else(|| only(|it| it.runs_kubelet))
         .or_else(|| only(Candidate::is_active))
         .or_else(|| only(|_| true))
-        .unwrap_or(Choice::None)
+        .unwrap_or(UnitChoice::None)
 }
 
 #[cfg(test)]
@@ -105,38 +105,38 @@ mod tests {
     fn the_unit_that_is_active_and_runs_a_kubelet_is_chosen() {
         #[rustfmt::skip]
         let cases = [
-            ("none", &[][..], None, Choice::None),
-            ("one that is down", &["k failed"], None, Choice::Unit("k")),
-            ("a failed one is left over", &["k failed", "a active+ 900"], None, Choice::Unit("a")),
-            ("so is one that starts again and again", &["k active+ 1", "a active+ 900"], None, Choice::Unit("a")),
-            ("or that waits for its next start", &["k activating", "a active+ 5"], None, Choice::Unit("a")),
-            ("one without a kubelet", &["k active 900", "a active+ 900"], None, Choice::Unit("a")),
-            ("one that is being started", &["k active 900", "a activating+"], None, Choice::Unit("a")),
+            ("none", &[][..], None, UnitChoice::None),
+            ("one that is down", &["k failed"], None, UnitChoice::Unit("k")),
+            ("a failed one is left over", &["k failed", "a active+ 900"], None, UnitChoice::Unit("a")),
+            ("so is one that starts again and again", &["k active+ 1", "a active+ 900"], None, UnitChoice::Unit("a")),
+            ("or that waits for its next start", &["k activating", "a active+ 5"], None, UnitChoice::Unit("a")),
+            ("one without a kubelet", &["k active 900", "a active+ 900"], None, UnitChoice::Unit("a")),
+            ("one that is being started", &["k active 900", "a activating+"], None, UnitChoice::Unit("a")),
             (
                 "the control plane's server with its kubelet",
                 &["k failed", "server active+ 900"],
                 None,
-                Choice::Unit("server"),
+                UnitChoice::Unit("server"),
             ),
-            ("both have just been started", &["k active+ 1", "a active+ 2"], None, Choice::Unclear),
-            ("both are down", &["k failed", "a failed"], None, Choice::Unclear),
+            ("both have just been started", &["k active+ 1", "a active+ 2"], None, UnitChoice::Unclear),
+            ("both are down", &["k failed", "a failed"], None, UnitChoice::Unclear),
             (
                 "the kubelet that this syncer or the one before left down",
                 &["k failed", "a failed"],
                 Some("a"),
-                Choice::Unit("a"),
+                UnitChoice::Unit("a"),
             ),
             (
                 "while the other one starts again and again",
                 &["k active+ 1 3", "a failed"],
                 Some("a"),
-                Choice::Unit("a"),
+                UnitChoice::Unit("a"),
             ),
-            ("a node that moved and has just booted", &["k failed", "a active+ 5"], Some("k"), Choice::Unit("a")),
-            ("whose leftover unit still tries", &["k activating 0 2", "a active+ 5"], Some("k"), Choice::Unit("a")),
-            ("the one that globalps restarted just now", &["k active+ 1", "a active+ 1"], Some("k"), Choice::Unit("k")),
-            ("the node was moved to another unit since", &["k failed", "a active+ 900"], Some("k"), Choice::Unit("a")),
-            ("processes can't be listed, and one is active", &["k failed", "a active 900"], None, Choice::Unit("a")),
+            ("a node that moved and has just booted", &["k failed", "a active+ 5"], Some("k"), UnitChoice::Unit("a")),
+            ("whose leftover unit still tries", &["k activating 0 2", "a active+ 5"], Some("k"), UnitChoice::Unit("a")),
+            ("the one that globalps restarted just now", &["k active+ 1", "a active+ 1"], Some("k"), UnitChoice::Unit("k")),
+            ("the node was moved to another unit since", &["k failed", "a active+ 900"], Some("k"), UnitChoice::Unit("a")),
+            ("processes can't be listed, and one is active", &["k failed", "a active 900"], None, UnitChoice::Unit("a")),
         ];
         for (sentence, candidates, restarted, expected) in cases {
             let candidates: Vec<_> = candidates.iter().map(|text| candidate(text)).collect();

@@ -14,14 +14,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::cluster::Known;
-use writer::Report;
+use crate::cluster::SeenObject;
+use writer::StatusReport;
 
 /// Pauses before checks that the object has the last report.
 const CHECKS: Backoff = Backoff::new(Duration::from_secs(10), Duration::from_mins(10));
 
 pub(crate) struct StatusReporter {
-    reports: watch::Sender<Option<Report>>,
+    reports: watch::Sender<Option<StatusReport>>,
     last: Option<NodePullSecretStatus>,
     /// uid of the object to which `last` was written.
     last_uid: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct StatusReporter {
 }
 
 impl StatusReporter {
-    pub(crate) fn new(reports: watch::Sender<Option<Report>>, ready_file: PathBuf) -> Self {
+    pub(crate) fn new(reports: watch::Sender<Option<StatusReport>>, ready_file: PathBuf) -> Self {
         Self {
             reports,
             last: None,
@@ -65,7 +65,8 @@ impl StatusReporter {
         if self.last.as_ref() != Some(&status) {
             self.last = Some(status.clone());
             let uid = object.metadata.uid.clone().unwrap_or_default();
-            self.reports.send_replace(Some(Report { uid, status }));
+            self.reports
+                .send_replace(Some(StatusReport { uid, status }));
             self.checks.reset();
             self.check_at = Some(Instant::now() + self.checks.pause());
         }
@@ -76,7 +77,7 @@ impl StatusReporter {
     /// `versions` changes with each version of the object. Without one there is nothing to check, so an idle node sleeps.
     pub(crate) async fn uphold(
         &mut self,
-        objects: &watch::Receiver<Known>,
+        objects: &watch::Receiver<SeenObject>,
         versions: &mut watch::Receiver<()>,
     ) -> Infallible {
         loop {
@@ -257,7 +258,7 @@ mod tests {
         object.metadata.uid = Some("u".to_owned());
         reporter.report(&object, status(Phase::Synced));
         let sent = receiver.borrow_and_update().clone().unwrap().status;
-        // As the API server returns it.
+        // In the API server's form.
         let stored = serde_json::from_value(serde_json::to_value(sent).unwrap()).unwrap();
         let overwritten = NodePullSecretStatus {
             revision: 7,
@@ -267,11 +268,11 @@ mod tests {
             let mut object = object.clone();
             object.metadata.uid = Some(uid.to_owned());
             object.status = Some(status.clone());
-            Known::Object(Box::new(object))
+            SeenObject::Object(Box::new(object))
         };
         for (sentence, known, least, most) in [
             ("the report stays", known("u", &stored), 0, 0),
-            ("the object is gone", Known::Absent, 0, 0),
+            ("the object is gone", SeenObject::Absent, 0, 0),
             (
                 "another object's status comes later",
                 known("other", &overwritten),

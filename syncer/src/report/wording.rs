@@ -5,7 +5,7 @@ use globalps_core::names::MACHINE_CONFIG_OPERATOR;
 use globalps_core::reasons::Reason;
 
 use crate::node::drift::{CONFLICT_WINDOW, MAX_CONFLICTS};
-use crate::node::state::Failure;
+use crate::node::state::FailedTask;
 
 /// Message for a file that another program is known to manage.
 pub(crate) fn foreign_owner(owner: &str) -> String {
@@ -37,7 +37,7 @@ pub(crate) fn state_lost(keys: &[String]) -> String {
 }
 
 /// Phase, reason and message of a failed task.
-pub(crate) fn failure(failure: &Failure) -> (Phase, Reason, String) {
+pub(crate) fn failure(failure: &FailedTask) -> (Phase, Reason, String) {
     let (phase, reason, way_on) = if failure.stuck {
         (
             Phase::Failed,
@@ -66,7 +66,7 @@ pub(crate) fn failure(failure: &Failure) -> (Phase, Reason, String) {
     (phase, reason, format!("{}; {way_on}", failure.error))
 }
 
-/// Message for a node where the credential provider is not possible.
+/// Message for a node that can't use the credential provider.
 pub(crate) fn obstacle(error: &str) -> String {
     format!(
         "{error}; until this is resolved the credentials file has the credentials for every pod"

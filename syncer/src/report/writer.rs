@@ -15,8 +15,8 @@ const BETWEEN_REPORTS: Duration = Duration::from_millis(100);
 const PASSING: Duration = Duration::from_secs(1);
 
 /// Starts the writer. It writes the newest status that it received, and repeats a failed write.
-pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<Report>> {
-    let (sender, mut receiver) = watch::channel::<Option<Report>>(None);
+pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<StatusReport>> {
+    let (sender, mut receiver) = watch::channel::<Option<StatusReport>>(None);
     tokio::spawn(async move {
         let mut backoff = BACKOFF;
         while receiver.changed().await.is_ok() {
@@ -26,8 +26,8 @@ pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<Report>> {
                         backoff.reset();
                         break;
                     }
-                    // If the object is deleted, nobody needs the status. A conflict means another object of that name, whose
-                    // status follows soon, or two concurrent writes: the write is repeated.
+                    // If the object is deleted, the status is obsolete. A conflict means that another object of that name exists,
+                    // whose status follows soon, or a concurrent write, after which this write is repeated.
                     Err(error) if error.is_not_found() => break,
                     Err(error) => tracing::warn!(%error, "could not write the status"),
                 }
@@ -41,12 +41,12 @@ pub(crate) fn start(cluster: Cluster) -> watch::Sender<Option<Report>> {
 
 /// A status and its object.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
+pub(crate) struct StatusReport {
     pub(crate) uid: String,
     pub(crate) status: NodePullSecretStatus,
 }
 
-impl Report {
+impl StatusReport {
     /// Work is in progress without a problem.
     fn is_passing(&self) -> bool {
         let status = &self.status;
@@ -55,7 +55,7 @@ impl Report {
 }
 
 /// The newest status, once it is worth a write.
-async fn lasting(reports: &mut watch::Receiver<Option<Report>>) -> Option<Report> {
+async fn lasting(reports: &mut watch::Receiver<Option<StatusReport>>) -> Option<StatusReport> {
     loop {
         let report = reports.borrow_and_update().clone()?;
         let is_over =
@@ -81,7 +81,7 @@ mod tests {
                 ..NodePullSecretStatus::default()
             };
             let uid = String::new();
-            Some(Report { uid, status })
+            Some(StatusReport { uid, status })
         };
         let (sender, mut receiver) = watch::channel(None);
         sender.send_replace(report(first, reason));

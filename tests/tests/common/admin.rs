@@ -1,4 +1,4 @@
-//! Somebody who types the commands of the documentation, as they are printed.
+//! An admin who types the commands of the documentation as printed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,12 +17,13 @@ use super::base64;
 /// An admin's machine: a directory, and kubectl with the plugin.
 pub struct Admin {
     directory: TempDir,
-    /// Examples on the page, and what they stand for.
+    /// Examples on the page, and their values.
     pub names: Vec<(&'static str, String)>,
 }
 
 impl Admin {
-    /// With a kubeconfig of the cluster, and credentials of its registry: `config.json`, `password` and `ca.crt`.
+    /// The machine has a kubeconfig of the cluster, and credentials of its registry: `config.json`, `password` and
+    /// `ca.crt`.
     pub fn new(cluster: &Cluster) -> Self {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("bin")).unwrap();
@@ -43,7 +44,7 @@ impl Admin {
         admin
     }
 
-    /// Puts a program on the path.
+    /// Adds a program to the path.
     pub fn has(&self, name: &str, program: &Path) {
         let program = std::path::absolute(program).unwrap();
         symlink(program, self.path("bin").join(name)).unwrap();
@@ -65,14 +66,13 @@ impl Admin {
         }
     }
 
-    /// The same for the block `name` of a page.
+    /// Like [`Self::follows`], for the block `name` of a page.
     pub fn runs(&self, page: &str, name: &str) {
         for line in printed::console(page, name).unwrap() {
             self.types(&line);
         }
     }
 
-    /// Runs one command.
     pub fn types(&self, line: &str) {
         let mut terminal = self.starts(line);
         terminal.press("y\n").unwrap();
@@ -81,7 +81,7 @@ impl Admin {
         assert_eq!(code, Some(0), "{line}");
     }
 
-    /// A command on a terminal, with its examples replaced.
+    /// Starts a command on a terminal, with its examples replaced.
     pub fn starts(&self, line: &str) -> Terminal {
         let mut own = line.to_owned();
         for (example, name) in &self.names {

@@ -1,4 +1,4 @@
-//! Delivery into namespaces, on a cluster whose nodes get nothing.
+//! Delivery to namespaces, on a cluster whose nodes get no credentials.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// Name of the Secret in each namespace.
 pub const NAME: &str = "global-pull-secret";
 
-/// Flags of `install` for a cluster whose nodes get nothing.
+/// Flags of `install` for a cluster whose nodes get no credentials.
 pub const FLAGS: [&str; 3] = ["--deliver-to-namespaces", "--delivery", "none"];
 
 /// Installs globalps without delivery to nodes.
@@ -21,7 +21,7 @@ pub fn install<'a>(cluster: &'a Cluster, attach: &str) -> Product<'a> {
     Product::install_with(cluster, &flags).unwrap()
 }
 
-/// The registries in the Secret's content; empty: the Secret does not exist.
+/// The registries in the Secret's content; empty if the Secret does not exist.
 pub fn registries(cluster: &Cluster, namespace: &str) -> Vec<String> {
     registries_of(cluster, namespace, NAME)
 }
@@ -36,7 +36,7 @@ pub fn wait_registries(cluster: &Cluster, namespace: &str, wanted: &[&str]) {
     .unwrap_or_else(|error| panic!("{error:#}: {:?}", registries(cluster, namespace)));
 }
 
-/// Message of `NamespacesSynced`, when it has this reason.
+/// Waits until `NamespacesSynced` has this reason; returns its message.
 pub fn wait_reason(product: &Product, reason: &str) -> String {
     product.wait_reason("NamespacesSynced", reason).unwrap()
 }

@@ -54,7 +54,8 @@ impl Desk {
     pub fn helper(&self, name: &str, script: &str) {
         let text = self.write(&format!("{name}.sh"), &format!("#!/bin/sh\n{script}\n"));
         fs::set_permissions(&text, fs::Permissions::from_mode(0o755)).unwrap();
-        // Not written by this process: a program can't run while another test's new child process still has it open.
+        // Copied by another process, because a program can't be executed while another test's new child process still
+        // has it open.
         let program = self.path(&format!("docker-credential-{name}"));
         let copied = Command::new("cp").arg(text).arg(program).status().unwrap();
         assert!(copied.success());
@@ -98,7 +99,7 @@ impl Desk {
     }
 }
 
-/// Standard error, with a name instead of each address.
+/// Stderr, with a name in place of each address.
 pub fn said(ran: &Ran, names: &[(&str, &str)]) -> String {
     names
         .iter()
@@ -107,11 +108,11 @@ pub fn said(ran: &Ran, names: &[(&str, &str)]) -> String {
         })
 }
 
-/// What a run of `add` is expected to end with.
+/// The expected result of `add`.
 pub trait Expected {
-    /// It succeeded with this output.
+    /// Checks that it succeeded with this output.
     fn goes_on(&self, names: &[(&str, &str)], expected: &str);
-    /// It failed with this message and this hint.
+    /// Checks that it failed with this message and this hint.
     fn refuses(&self, names: &[(&str, &str)], message: &str, hint: &str);
 }
 

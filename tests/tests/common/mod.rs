@@ -17,12 +17,12 @@ use serde_json::json;
 
 const POLL: Duration = Duration::from_millis(100);
 
-/// A cluster for this test file, removed when it is dropped and also when the test is killed.
+/// A cluster for this test file, removed when it is dropped, and also if the test is killed.
 pub fn cluster(name: &str, nodes: u8) -> Cluster {
     Cluster::up_named(name, nodes).unwrap_or_else(|error| panic!("no cluster: {error:#}"))
 }
 
-/// Only the definitions of the nodes' resources: objects stay as the test writes them.
+/// Installs only the definitions of the nodes' resources, so that objects stay as the test writes them.
 pub fn install_crds(cluster: &Cluster) {
     let crds = concat!(env!("CARGO_MANIFEST_DIR"), "/../manifests/crds.yaml");
     cluster.kubectl(&["apply", "-f", crds]).unwrap();
@@ -50,7 +50,7 @@ pub fn write(product: &Product, entries: &[(&str, &str)]) {
     product.apply(&docker_config(entries)).unwrap();
 }
 
-/// The same, and waits until every node has it.
+/// Like [`write`], and waits until every node has the content.
 pub fn roll_out(product: &Product, entries: &[(&str, &str)]) {
     write(product, entries);
     product.wait_synced().unwrap();
@@ -84,8 +84,8 @@ pub fn scale_controllers(cluster: &Cluster, replicas: u8) {
     });
 }
 
-/// Waits until the API server refuses this line of kubectl, for a reason with this text: policies, quotas and rights take effect a moment
-/// after they are written.
+/// Waits until the API server refuses this line of kubectl with a message that contains this text. Policies, quotas and
+/// permissions take effect a moment after they are written.
 pub fn wait_refused(cluster: &Cluster, line: &str, reason: &str) {
     wait(&format!("`{line}` to be refused"), POLL, || {
         let refused = cluster.kubectl_line(line).err();

@@ -1,4 +1,4 @@
-//! Namespaces, pods and service accounts as users create them, and what delivery made of them.
+//! Namespaces, pods and service accounts as users create them, and their state after delivery.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// Again while the service account of a new namespace is missing, which Kubernetes' controllers create.
+/// Retries while the service account of a new namespace is missing, which Kubernetes' controllers create.
 pub fn apply(cluster: &Cluster, objects: &[Value]) {
     wait("the objects", POLL, || match cluster.apply_all(objects) {
         Err(error) if format!("{error:#}").contains("serviceaccount \"default\" not found") => {
@@ -63,7 +63,7 @@ pub fn get(cluster: &Cluster, namespace: &str, what: &str) -> Value {
     cluster.get(namespace, what).unwrap()
 }
 
-/// The registries in the Secret's content; empty: the Secret does not exist.
+/// The registries in the Secret's content; empty if the Secret does not exist.
 pub fn registries_of(cluster: &Cluster, namespace: &str, secret: &str) -> Vec<String> {
     use base64::Engine as _;
     let secret = get(cluster, namespace, &format!("secret/{secret}"));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use globalps_manifests::Install;
+use globalps_manifests::Manifests;
 use globalps_testkit::{Cluster, wait};
 use serde_json::json;
 
@@ -14,12 +14,12 @@ const POLL: Duration = Duration::from_millis(100);
 
 /// Installs globalps from its own manifests, with an image that can't run; returns when its policies are in force.
 pub fn install(cluster: &Cluster, syncer_image: &str) {
-    let install = Install::of_images("registry.example.com/globalps-controller:2", syncer_image);
+    let install = Manifests::of_images("registry.example.com/globalps-controller:2", syncer_image);
     cluster.apply_all(&install.objects()).unwrap();
     policies_in_force(cluster);
 }
 
-/// The API server compiles all new policies together, once a second: when the newest one refuses, so do those before it.
+/// The API server compiles all new policies together, once a second: when the newest one is in force, so are the earlier ones.
 fn policies_in_force(cluster: &Cluster) {
     let name = "newest";
     let rule = json!({
@@ -45,7 +45,7 @@ pub fn pods(cluster: &Cluster) -> Vec<String> {
     })
 }
 
-/// As a controller does that takes the Lease; empty: none has taken it.
+/// Names the leader like a controller that takes the Lease; empty: none has taken it.
 pub fn names_leader(cluster: &Cluster, holder: &str) {
     let annotation = format!("globalps.io/leader={holder}");
     let args = ["annotate", "--overwrite", "-n", SYSTEM];

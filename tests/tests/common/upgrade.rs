@@ -43,8 +43,8 @@ impl<'a> World<'a> {
         self.everything_is_in_place(0, release);
     }
 
-    /// Rolls out the content with this number, and changes the release while not every node has it. Then every node gets it with
-    /// one kubelet start, and all syncers are of the release `syncer`. `step`: what is printed.
+    /// Rolls out the content with this number, and changes the release before every node has it. Then every node gets
+    /// it with one kubelet start, and all syncers are of the release `syncer`. `step`: a description to print.
     pub fn during_a_rollout(
         &self,
         number: usize,
@@ -71,7 +71,7 @@ impl<'a> World<'a> {
         assert_eq!(more, [1, 1, 1], "{step}");
     }
 
-    /// Deletes the additional Secret, and returns when the nodes have the files of before.
+    /// Deletes the additional Secret, and returns when the nodes have their original files.
     pub fn restored(&self) {
         self.product.delete().unwrap();
         wait("the same bytes, mode and owner", POLL, || {
@@ -88,7 +88,7 @@ impl<'a> World<'a> {
         self.product.starts(&self.nodes).unwrap()
     }
 
-    /// Every node has the content and is `Synced` at its revision, and all syncers are of this release.
+    /// Checks that every node has the content and is `Synced` with its revision, and that all syncers are of this release.
     fn everything_is_in_place(&self, number: usize, syncer: &Pushed) {
         wait("all syncers of the release", POLL, || {
             Ok(syncers_are(self.cluster, syncer)?.then_some(()))

@@ -132,7 +132,7 @@ fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
     let modules: BTreeSet<_> = modules.collect();
     let mut used = BTreeSet::new();
     let mut between_files = BTreeSet::new();
-    // What only tests use may be beside the rooms, and each of them may import it.
+    // Modules that only tests use may be outside the rooms, and every room may import them.
     let tests = test_modules(sources);
     let is_for_tests = |name: &String| tests.contains(&vec![name.clone()]);
     let is_root = |path: &str| matches!(path, "main.rs" | "lib.rs") || path.starts_with("bin/");

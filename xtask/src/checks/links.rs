@@ -63,7 +63,7 @@ pub(super) fn anchors(text: &str) -> BTreeSet<String> {
     headings.map(of).collect()
 }
 
-/// What is wrong with a link of this page; `None`: nothing.
+/// What is wrong with a link of this page; `None` if it is valid.
 fn broken(page: &Path, link: &str) -> Option<String> {
     let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
     let target = match path {

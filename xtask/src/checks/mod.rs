@@ -1,4 +1,4 @@
-//! Of the sources and pages: what each module may import, how long a file is, links, reasons, and words.
+//! Checks of the sources and pages: permitted imports of each module, lengths of files, links, reasons, and words.
 
 mod architecture;
 mod links;

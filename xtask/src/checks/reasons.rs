@@ -1,5 +1,5 @@
-//! The catalogue of reasons is the only place that has them: no code in the programs' sources, a writer for each, and a section of the
-//! guide where one is named.
+//! Only the catalogue defines reasons: the programs' sources contain no code of a reason, each reason has a writer, and
+//! the guide has each section that the catalogue refers to.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,13 +1,13 @@
 //! `manifests/`: the objects of an installation, from the builders.
 
 use globalps_core::api::GlobalPullSecretSpec;
-use globalps_manifests::{HubInstall, Install, syncer_objects, to_yaml};
+use globalps_manifests::{HubInstall, Manifests, syncer_objects, to_yaml};
 use serde_json::Value;
 
 /// Name of each file, and its content.
 pub(super) fn files() -> Vec<(&'static str, String)> {
     let version = env!("CARGO_PKG_VERSION");
-    let install = Install::of_images(
+    let install = Manifests::of_images(
         format!("globalps-controller:{version}"),
         format!("globalps-syncer:{version}"),
     );

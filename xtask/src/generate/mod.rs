@@ -45,7 +45,7 @@ fn files(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     Ok(files.map(|(name, text)| (name.into(), text)).collect())
 }
 
-/// Those whose content differs from what the code says.
+/// The files whose content differs from the code.
 fn outdated(root: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut files = files(root)?;
     files.retain(|(name, text)| fs::read_to_string(root.join(name)).ok().as_ref() != Some(text));

@@ -42,7 +42,7 @@ fn list(name: &str) -> Result<String> {
             .filter(|row| row.of == type_)
             .collect::<Vec<_>>()
     };
-    // Without those that are no failure.
+    // Without the reasons that are not failures.
     let failed = |rows: &[Row]| {
         let is_fine = |row: &&Row| row.finding.is_some_and(|it| it.severity == Severity::Info);
         rows.iter()

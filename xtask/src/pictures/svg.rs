@@ -44,7 +44,7 @@ pub fn svg(shown: &str, columns: u16) -> String {
     svg
 }
 
-/// Where the picture begins: its size, font and background.
+/// The beginning of the picture: its size, font and background.
 fn frame(columns: u16, rows: u16) -> String {
     let width = f32::from(columns) * WIDTH + f32::from(2 * MARGIN);
     let height = rows * HEIGHT + 2 * MARGIN;
@@ -214,7 +214,7 @@ mod tests {
         let line = |seconds, text: &str| (Duration::from_secs(seconds), text.to_owned());
         let lines = [line(1, "==> first"), line(2, "<2>"), line(60, "third line")];
         let svg = recording(&lines, 8, 2);
-        // One second, one more, at most 1.5 s more, and 6 s at the end.
+        // One second, another one, at most 1.5 s more, and 6 s at the end.
         assert!(
             svg.contains("animation:scroll 9.5s step-end infinite"),
             "{svg}"

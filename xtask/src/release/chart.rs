@@ -25,7 +25,7 @@ pub fn package(
     registry: &str,
     digests: &BTreeMap<&str, String>,
 ) -> Result<Vec<u8>> {
-    // Only files of the commit, also where others are ignored by git.
+    // Only files of the commit, even if git ignores others.
     let listed = text(
         Command::new("git")
             .args(["ls-files", &format!("charts/{chart}")])

@@ -103,7 +103,7 @@ fn check(what: &What, directory: Option<PathBuf>) -> Result<()> {
     let temporary = tempfile::tempdir()?;
     let root = directory.unwrap_or_else(|| temporary.path().to_owned());
     let here = std::env::current_dir()?;
-    // Both clones have the same commit, also if somebody commits while the first one is built.
+    // Both clones have the same commit, even if another commit is made while the first one is built.
     let head = Command::new("git").args(["rev-parse", "HEAD"]).output()?;
     ensure!(head.status.success(), "`{}` has no commit", here.display());
     let commit = String::from_utf8(head.stdout)?;

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use globalps_manifests::{HubInstall, Install, to_yaml};
+use globalps_manifests::{HubInstall, Manifests, to_yaml};
 use serde_json::Value;
 
 use crate::run::{output, quiet, step, text};
@@ -209,7 +209,7 @@ impl Release {
     fn manifests(&self, digests: &BTreeMap<&str, String>, output: &Path) -> Result<()> {
         let image = |name: &str| format!("{}/{name}@{}", self.registry, digests[name]);
         let (controller, syncer) = (image("globalps-controller"), image("globalps-syncer"));
-        let (crds, rest): (Vec<Value>, Vec<Value>) = Install::of_images(controller, syncer)
+        let (crds, rest): (Vec<Value>, Vec<Value>) = Manifests::of_images(controller, syncer)
             .objects()
             .into_iter()
             .partition(|object| object["kind"] == "CustomResourceDefinition");

@@ -1,4 +1,4 @@
-//! Where a release comes from: a statement of in-toto, version 1, with SLSA's predicate for provenance, version 1.
+//! The provenance of a release: an in-toto statement, version 1, with SLSA's provenance predicate, version 1.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 use super::materials::Crate;
 use super::programs::Step;
 
-/// Where the source is, and the page that describes the build.
+/// Location of the source, and the page that describes the build.
 const REPOSITORY: &str = "https://github.com/globalps/globalps";
 
-/// What went into a release.
+/// Inputs of a release.
 #[derive(Debug)]
 pub struct Inputs {
-    /// Without `v`.
+    /// Without the `v`.
     pub version: String,
     /// SHA-1 in hex.
     pub commit: String,

@@ -40,7 +40,7 @@ fn add(
     let text = |name: &str| component[name].as_str().unwrap_or_default().to_owned();
     let key = (text("name"), text("version"));
     let purl = format!("pkg:cargo/{}@{}", key.0, key.1);
-    // That of a crate of this workspace ends with a placeholder that is not valid.
+    // A crate of this workspace has one that ends with an invalid placeholder.
     component["purl"] = json!(purl);
     if let Some(sum) = checksums.get(&key) {
         component["hashes"] = json!([{"alg": "SHA-256", "content": sum}]);

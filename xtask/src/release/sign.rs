@@ -51,7 +51,7 @@ impl Cosign {
     /// files.
     pub fn sign(&self, directory: &Path, key: &str) -> Result<BTreeSet<String>> {
         let temporary = tempfile::tempdir()?;
-        // Without services and without their certificates. cosign would otherwise fetch both, and use the public transparency log.
+        // Without services and their certificates. Otherwise cosign would fetch both, and use the public transparency log.
         let (services, trusted) = (
             temporary.path().join("services.json"),
             temporary.path().join("trusted.json"),

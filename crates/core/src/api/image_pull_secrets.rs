@@ -6,9 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::names;
 
-/// Maximum number of failures in an [`ImagePullSecretsStatus`].
-pub const STATUS_NAMESPACES: usize = 20;
-
 /// A pull secret in each selected namespace, in addition to the node credentials or instead of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -3,9 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of failures in an [`OperatorsStatus`].
-pub const STATUS_OPERATORS: usize = 20;
-
 /// Delivery of the pull secrets that a `CatalogSource` of the Operator Lifecycle Manager names, to the operators installed from
 /// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -80,7 +80,7 @@ rows! { /** Of a `ClusterPullSecret`. */ CLUSTERS
 }
 
 rows! {
-    /// Of a `FleetPullSecret`: its conditions, and in `status.failures` clusters whose turn is over.
+    /// Reasons of a `FleetPullSecret`: in its conditions, and in `status.failures` for clusters whose turn is over.
     FLEETS
     (READY, YES) => Synced, None, "Every reachable cluster has the revision";
     (READY, NO) => RollingOut, None, "Clusters still get the revision";
@@ -125,7 +125,7 @@ rows! {
 }
 
 rows! {
-    /// What `fleet status` shows and no object has.
+    /// Reasons that `fleet status` shows and no object contains.
     SHOWN
     ("Unknown", "") => NotReported,
         Some(warning("", "the hub has not reported on", "does the hub run? See `kubectl get deployment globalps-hub -n globalps-system`")),

@@ -8,7 +8,7 @@ use crate::api::condition::{NAMESPACES_SYNCED, OPERATORS_SYNCED};
 const ONE: Of = ("", "");
 const SYNCED: &str = "namespaces-synced";
 const OPERATORS_CHECK: &str = "operators-synced";
-/// Of each permission that the delivery to operators needs.
+/// The hint for every permission that the delivery to operators needs.
 pub const OPERATORS_INSTALL: &str =
     "`kubectl globalps install --operators NAMESPACE/SECRET` allows it";
 
@@ -83,7 +83,7 @@ rows! { /** Of the delivery to operators. */ OPERATORS
 }
 
 rows! {
-    /// Of a single namespace or operator: what the API server answers to a write, and what globalps does not write.
+    /// Reasons of a single namespace or operator: the API server's answers to a write, and what globalps does not write.
     WRITES
     ONE => QuotaExceeded,
         Some(error(OPERATORS_CHECK, "", "raise the quota of that namespace; the controller tries again, at most five minutes later")),
@@ -104,7 +104,7 @@ rows! {
     ONE => TooManyReferences, None, "A service account references more Secrets than globalps keeps";
 }
 
-/// Of an operator that failed. The message says the reason where no row does.
+/// The finding for a failed operator. Without a row, the message contains the reason.
 pub fn of_operator(reason: &str) -> Finding {
     let rows = OPERATORS.iter().filter(|row| row.status.is_empty());
     let mut rows = rows.chain(WRITES);

@@ -45,7 +45,7 @@ rows! {
     WARNING => IdentityChanged, Some(see("")), "The kubeconfig leads to another cluster than before";
 }
 
-/// Of an event with this reason: `Normal` or `Warning`.
+/// The type of an event with this reason: `Normal` or `Warning`.
 pub fn event_type(reason: Reason) -> &'static str {
     let mut rows = EVENTS.iter().chain(CLUSTER_EVENTS);
     rows.find(|row| row.reason == reason)

@@ -46,7 +46,7 @@ macro_rules! reasons {
             /// Each once.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// As the API has it.
+            /// The reason in the API.
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name)),* }
             }
@@ -117,7 +117,7 @@ impl PartialEq<Reason> for String {
 /// How `check` prints a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// Nothing is to be done.
+    /// Requires no action.
     Info,
     /// It works, but something may be wrong.
     Warning,
@@ -125,7 +125,7 @@ pub enum Severity {
     Error,
 }
 
-/// What `check` prints.
+/// The output of `check`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Name of the check. Of a warning or an error, also the section of the guide; empty: there is none.
@@ -134,12 +134,12 @@ pub struct Finding {
     pub severity: Severity,
     /// Before the message of the object; may be empty.
     pub what: &'static str,
-    /// What to do; empty if the check passes, or if it depends on the message.
+    /// The next step; empty if the check passes, or if it depends on the message.
     pub hint: &'static str,
 }
 
 impl Finding {
-    /// With the object's message.
+    /// The finding's message, completed by the object's message.
     pub fn message(&self, message: &str) -> String {
         match (self.what, message) {
             ("", only) | (only, "") => only.to_owned(),
@@ -183,9 +183,9 @@ type Of = (&'static str, &'static str);
 pub struct Row {
     /// Phases of a node or cluster, or the type of a condition or event.
     pub of: &'static str,
-    /// Only of a condition.
+    /// Only for a condition.
     pub status: &'static str,
-    /// One row for each thing that has it.
+    /// One row for each object that has the reason.
     pub reason: Reason,
     /// Markdown, for the pages.
     pub meaning: &'static str,
@@ -194,7 +194,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// Of the guide; `None`: it has none of its own.
+    /// The section of the guide; `None` if the reason has none of its own.
     pub fn section(&self) -> Option<&'static str> {
         let finding = self.finding.filter(|it| it.severity != Severity::Info);
         finding.map(|it| it.section).filter(|it| !it.is_empty())
@@ -205,16 +205,16 @@ const YES: &str = "True";
 const NO: &str = "False";
 const UNKNOWN: &str = "Unknown";
 
-/// Who writes a table's reasons.
+/// The program that writes a table's reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// In the status of `NodePullSecret`s.
+    /// Writes them into the status of `NodePullSecret`s.
     Syncer,
-    /// In the status of the `GlobalPullSecret`, and in events.
+    /// Writes them into the status of the `GlobalPullSecret`, and into events.
     Controller,
-    /// In the status of fleets and clusters, and in events.
+    /// Writes them into the status of fleets and clusters, and into events.
     Hub,
-    /// Only shows it.
+    /// Only shows them.
     Plugin,
 }
 
@@ -235,7 +235,7 @@ pub const TABLES: [(Writer, &[Row]); 13] = [
     (Writer::Plugin, SHOWN),
 ];
 
-/// Of a node in this phase, by its reason, or else by its phase. `None`: nothing is wrong with it.
+/// The finding for a node in this phase, by its reason or, without a row, by its phase. `None` if nothing is wrong.
 pub fn of_node(phase: &Phase, reason: &str) -> Option<Finding> {
     let of_reason = NODES.iter().find(|row| *reason == row.reason);
     of_reason.and_then(|row| row.finding).or(match phase {
@@ -247,8 +247,8 @@ pub fn of_node(phase: &Phase, reason: &str) -> Option<Finding> {
     })
 }
 
-/// Of a condition of the `GlobalPullSecret`. The first row of a type and status is also for reasons of a newer release, but for the
-/// three conditions that sum up the others.
+/// The finding for a condition of the `GlobalPullSecret`. The first row of a type and status also covers reasons of a
+/// newer release, except for the three conditions that summarize the others.
 pub fn of_condition(type_: &str, status: &str, reason: &str) -> Option<Finding> {
     let tables = [ROLLOUT, SECRETS, CREDENTIALS, NAMESPACES, OPERATORS];
     let rows = tables.into_iter().flatten();
@@ -259,7 +259,7 @@ pub fn of_condition(type_: &str, status: &str, reason: &str) -> Option<Finding> 
     rows.find(|row| *reason == row.reason).or(first)?.finding
 }
 
-/// Of a `FleetPullSecret` whose rollout does not go on for this reason.
+/// The finding for a `FleetPullSecret` whose rollout is blocked for this reason.
 pub fn of_fleet(reason: Reason) -> Option<Finding> {
     let mut rows = FLEETS.iter().chain(SHOWN);
     rows.find_map(|row| row.finding.filter(|_| row.reason == reason))

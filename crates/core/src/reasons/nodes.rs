@@ -23,7 +23,7 @@ pub(super) const UNREADABLE: Finding = error(
     "the NodePullSecret can't be read, so the node gets nothing new; other nodes are not affected",
     "`kubectl get nodepullsecret NODE -n kube-system -o yaml` shows the field: correct it, or delete the object, and the controller creates it again",
 );
-/// It can't report anything itself.
+/// The node can't report anything itself.
 pub const NODE_UNREACHABLE: Finding = warning(
     "node-unreachable",
     "the node is not Ready, or its syncer doesn't run or doesn't respond",
@@ -169,7 +169,8 @@ rows! { /** Of a `NodePullSecret`. */ NODES
 }
 
 rows! {
-    /// Of nodes that can't report anything. The controller writes them into the status of the `GlobalPullSecret`.
+    /// Reasons of nodes that can't report anything. The controller writes them into the status of the
+    /// `GlobalPullSecret`.
     UNSUPPORTED
     ("Unsupported", "") => VirtualNode, None,
         "A label or taint says that no machine is behind the node: AWS Fargate, Virtual Kubelet, KWOK or Liqo. Their pods get credentials by [pull secrets in namespaces](user-guide.md#pull-secrets-in-namespaces)";

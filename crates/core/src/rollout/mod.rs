@@ -1,6 +1,7 @@
-//! Which members of a fleet get their goal next. A member is a node or a cluster. Pure: the caller observes, calls [`next`], and
+//! Which members of a fleet get their goal next. A member is a node or a cluster. Pure: the caller observes, calls [`step`], and
 //! writes what it returns.
 
+mod ledger;
 mod next;
 mod revision;
 mod spread;
@@ -12,7 +13,9 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use crate::api;
 
-pub use next::{Next, next};
+pub use ledger::{Ledger, Outcome, Step, rejection, step};
+pub use next::Next;
+use next::next;
 pub use revision::{Revision, RevisionId};
 
 /// The assignment of a member that was `NotReady` for this long is revoked, so that others can proceed.
@@ -291,13 +294,13 @@ pub fn has_failed_another(failed: Revision, goal: Goal) -> bool {
 
 /// All members, and the limits.
 #[derive(Clone, Debug)]
-pub struct Fleet<'a> {
+struct Fleet<'a> {
     /// In any order, each once.
-    pub members: &'a [Member],
+    members: &'a [Member],
     /// The user's configuration.
-    pub limits: &'a api::Rollout,
+    limits: &'a api::Rollout,
     /// Enough canaries have had the revision, now or earlier.
-    pub canary_passed: bool,
+    canary_passed: bool,
 }
 
 /// Whether this many failures halt the members with the same kind of goal.

@@ -19,7 +19,7 @@ pub struct Next {
 /// member still in flight for an earlier goal counts, and gets the new goal before idle members do. Members that go last do so
 /// one at a time, when no other waits or is in flight. Members that held a slot in vain, or failed before, go when no other can. A member whose
 /// assignment can't be written takes no slot until its next attempt.
-pub fn next(fleet: &Fleet) -> Next {
+pub(super) fn next(fleet: &Fleet) -> Next {
     let (timed_out, others): (Vec<&Member>, Vec<&Member>) = fleet
         .members
         .iter()

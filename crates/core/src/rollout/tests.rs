@@ -6,7 +6,7 @@ use super::*;
 /// restores regardless of the others' goal, `^` control plane, `#` being removed, `%` revoked, `*` the only canaries, `/` its
 /// assignment can't be written yet, `|` it could not be written before, `&` it failed an earlier revision, `,` its agent doesn't run,
 /// `_` for a while, `;` it is about to be replaced, `$` not ready again and again.
-fn members(goal: Goal, text: &str) -> Vec<Member> {
+pub(super) fn members(goal: Goal, text: &str) -> Vec<Member> {
     const MARKS: [char; 17] = [
         '!', '?', '~', '>', '-', '^', '#', '%', '*', '=', '/', '|', '&', '_', ',', ';', '$',
     ];
@@ -93,7 +93,7 @@ fn limit(text: &str) -> IntOrString {
         .map_or_else(|_| IntOrString::String(text.to_owned()), IntOrString::Int)
 }
 
-fn limits(max_unavailable: &str, max_failures: &str) -> api::Rollout {
+pub(super) fn limits(max_unavailable: &str, max_failures: &str) -> api::Rollout {
     api::Rollout {
         max_unavailable: limit(max_unavailable),
         max_failures: limit(max_failures),
@@ -118,7 +118,7 @@ const fn revision(number: i64) -> Goal {
     Goal::Revision(Revision::new(number, RevisionId::from_random(7)))
 }
 
-const FIVE: Goal = revision(5);
+pub(super) const FIVE: Goal = revision(5);
 
 #[test]
 fn the_next_members_are_those_that_the_limits_allow() {

@@ -368,7 +368,7 @@ fn an_entry_that_cannot_authenticate_replaces_none_that_can() {
             assert_eq!(text(&both.config), text(&full));
         }
     }
-    // What Docker Desktop writes.
+    // The file that Docker Desktop writes.
     let desktop =
         br#"{"auths":{"quay.io":{},"https://index.docker.io/v1/":{}},"credsStore":"desktop"}"#;
     let merged = merge(&full, &parse(desktop).unwrap(), Precedence::Additional);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use globalps_core::api::OnFailure;
-use globalps_core::rollout::{self, Goal, Member, Revision as Pair};
+use globalps_core::rollout::{self, Goal, Member, Outcome, Revision as Pair, rejection};
 
 use super::assignments::{Assignment, assigned};
 use super::input::{ClusterKey, Input};
@@ -90,24 +90,19 @@ pub(super) fn desired(
 }
 
 /// Why the newest revision failed, if it is to be rolled back.
-pub(super) fn rejection(
+pub(super) fn rejected(
     input: &Input,
     newest: &Revision,
-    failed: &[&Member],
-    members: usize,
+    members: &[Member],
+    outcome: Outcome,
 ) -> Option<String> {
     let limits = limits(&input.fleet.spec.rollout);
-    let is_due = limits.on_failure == OnFailure::Rollback
-        && !limits.paused
-        && newest.rolled_out.is_none()
-        && newest.rejected.is_none()
-        && rollout::is_halted(failed.len(), &limits, members);
+    let is_due = outcome.rolls_back(&limits) && newest.rejected.is_none();
     rollback(input, newest).filter(|_| is_due)?;
-    let names: Vec<&str> = failed.iter().map(|it| it.name.as_str()).take(3).collect();
-    Some(format!(
-        "revision {} failed in {} and was rolled back in every cluster",
+    Some(rejection(
         newest.number,
-        names.join(", ")
+        members,
+        ("in", "in every cluster"),
     ))
 }
 
@@ -124,33 +119,28 @@ pub(super) fn needed(input: &Input, data: Option<&Data>) -> Vec<i64> {
     needed.chain(unknown).map(|it| it.number).collect()
 }
 
-/// What new clusters get: the newest revision if it has passed its canary and its rollout continues, otherwise the last one before
-/// it that passed. A paused rollout without an earlier one keeps its revision.
-fn for_new<'a>(input: &'a Input, members: &[(ClusterKey, Member)]) -> Option<&'a Revision> {
+/// What new clusters get. `is_halted`: the rollout of the newest revision.
+fn for_new(input: &Input, is_halted: bool) -> Option<Pair> {
     let newest = input.revisions.last();
     let newest = newest.filter(|it| it.revision().is_identified())?;
-    if newest.rolled_out.is_some() {
-        return Some(newest);
-    }
-    let limits = limits(&input.fleet.spec.rollout);
-    let failed = members.iter().filter(|(_, it)| it.has_failed()).count();
-    let is_halted = rollout::is_halted(failed, &limits, members.len());
-    let older = passed(input, newest.number);
-    let has_passed = newest.canary_passed && newest.rejected.is_none() && !is_halted;
-    let newest = Some(newest).filter(|_| has_passed);
-    if limits.paused {
-        older.or(newest)
-    } else {
-        newest.or(older)
-    }
+    let outcome = Outcome {
+        ledger: newest.ledger(),
+        is_halted: is_halted || newest.rejected.is_some(),
+    };
+    let older = passed(input, newest.number).map(Revision::revision);
+    outcome.for_new(older, input.fleet.spec.rollout.paused)
 }
 
 /// New clusters get what the fleet has, outside the limits.
-pub(super) fn bootstrapped(input: &Input, members: &[(ClusterKey, Member)]) -> Vec<Assignment> {
-    let Some(revision) = for_new(input, members) else {
+pub(super) fn bootstrapped(
+    input: &Input,
+    members: &[(ClusterKey, Member)],
+    is_halted: bool,
+) -> Vec<Assignment> {
+    let Some(revision) = for_new(input, is_halted) else {
         return Vec::new();
     };
-    let goal = Goal::Revision(revision.revision());
+    let goal = Goal::Revision(revision);
     let new = members.iter().filter(|(key, member)| {
         let object = input.objects.get(key);
         object.is_some_and(|object| {

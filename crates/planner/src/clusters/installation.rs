@@ -6,7 +6,7 @@ use globalps_core::names::{
     NAMESPACE, SECRET_TYPE,
 };
 use globalps_dockerconfig::validate_data;
-use globalps_manifests::Install;
+use globalps_manifests::Manifests;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
@@ -84,9 +84,9 @@ impl Installation {
     /// All objects in the order in which they can be applied, pull secrets before the pods that need them. The Deployment is the last one: its
     /// annotation says that all others were applied. `fleet`: `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub fn objects(&self, fleet: &str) -> Vec<Value> {
-        let install = Install {
+        let install = Manifests {
             images_pull_secret: self.pull_secret.as_ref().map(|_| IMAGES_SECRET.to_owned()),
-            ..Install::of_images(self.controller_image.clone(), self.syncer_image.clone())
+            ..Manifests::of_images(self.controller_image.clone(), self.syncer_image.clone())
         };
         let mut objects = install.objects();
         // After the namespace, which is the first object.

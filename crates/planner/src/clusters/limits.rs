@@ -2,7 +2,6 @@
 
 use globalps_core::api::{Canary, FleetRollout, Rollout};
 use globalps_core::reasons::Reason;
-use globalps_core::rollout;
 
 use super::member::ReasonAndMessage;
 
@@ -30,9 +29,4 @@ pub fn limits(rollout: &FleetRollout) -> Rollout {
         },
         ..Rollout::default()
     }
-}
-
-/// Whether this many failures halt the rollout.
-pub fn is_halted(rollout: &FleetRollout, failed: usize, members: usize) -> bool {
-    rollout::is_halted(failed, &limits(rollout), members)
 }

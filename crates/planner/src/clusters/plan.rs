@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION};
 use globalps_core::names::fleet_revision;
 use globalps_core::reasons::Reason;
-use globalps_core::rollout::{self, Fleet, Goal, Member, Progress};
+use globalps_core::rollout::{self, Goal, Ledger, Member, Outcome, Progress, Step};
 use kube::ResourceExt as _;
 
 use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
-use super::earlier::{bootstrapped, desired, needed, rejection, rolled_back};
+use super::earlier::{bootstrapped, desired, needed, rejected, rolled_back};
 use super::hidden;
 use super::input::{ClusterKey, ClusterView, Input, Selection, title};
 use super::limits::{limits, too_many};
@@ -45,6 +45,10 @@ pub enum Hold {
 }
 
 /// What the hub writes for a fleet, and what it reports.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts do not depend on each other"
+)]
 #[derive(Clone, Debug)]
 pub struct FleetPlan {
     /// Of the source.
@@ -61,6 +65,8 @@ pub struct FleetPlan {
     pub rolled_back: Option<String>,
     /// Numbers of revisions to delete.
     pub outdated: Vec<i64>,
+    /// Failures have halted the rollout of that revision.
+    pub is_halted: bool,
     /// The clusters with a goal.
     pub members: Vec<(ClusterKey, Member)>,
     /// Selected clusters that get nothing, with reason and message.
@@ -99,6 +105,7 @@ fn rollout(input: &Input) -> FleetPlan {
             .filter(|(rejected, _)| newest != Some(rejected.revision()))
             .and_then(|(rejected, _)| rejected.rejected.clone()),
         outdated: Vec::new(),
+        is_halted: false,
         members: Vec::new(),
         obstacles: BTreeMap::new(),
         assignments: Vec::new(),
@@ -157,11 +164,13 @@ fn rollout(input: &Input) -> FleetPlan {
         }
     }
     with_members(input, &selection, &mut plan);
+    let (members, step) = stepped(input, &plan);
+    plan.is_halted = step.outcome.is_halted;
     if let Some(newest) = input.revisions.last().filter(|_| !is_deleted) {
         plan.revisions
-            .extend(with_progress(input, newest, &plan.members));
+            .extend(with_progress(input, newest, &members, step.outcome));
     }
-    assign(input, is_deleted, &mut plan);
+    assign(input, is_deleted, &step, &mut plan);
     let assigned = input.objects.values().map(|object| object.spec.revision);
     let assigned = assigned.chain(plan.assignments.iter().map(|(_, spec)| spec.revision));
     let needed: Vec<i64> = assigned.chain(needed(input, data)).collect();
@@ -180,7 +189,8 @@ fn outcome(input: &Input, selection: &Selection, plan: &FleetPlan) -> Option<Rev
     let replaced = input.revisions.last()?;
     let mut plan = plan.clone();
     with_members(input, selection, &mut plan);
-    let revision = with_progress(input, replaced, &plan.members)?;
+    let (members, step) = stepped(input, &plan);
+    let revision = with_progress(input, replaced, &members, step.outcome)?;
     // Another revision replaces it already.
     let rejected = replaced.rejected.clone();
     let revision = Revision {
@@ -304,42 +314,43 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
     }
 }
 
+/// The members, and the next step of the newest revision's rollout.
+fn stepped(input: &Input, plan: &FleetPlan) -> (Vec<Member>, Step) {
+    let newest = input.revisions.last().map(Revision::ledger);
+    let ledger = newest.unwrap_or(Ledger::new(Goal::Revision(plan.revision)));
+    let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
+    let limits = limits(&input.fleet.spec.rollout);
+    let step = rollout::step(ledger, &members, &limits, false, input.now);
+    (members, step)
+}
+
 /// The newest revision with its progress: canary passed, rolled out, rejected. `None`: nothing changed.
 fn with_progress(
     input: &Input,
     newest: &Revision,
-    members: &[(ClusterKey, Member)],
+    members: &[Member],
+    outcome: Outcome,
 ) -> Option<Revision> {
-    let limits = limits(&input.fleet.spec.rollout);
-    let goal = Goal::Revision(newest.revision());
-    let members: Vec<Member> = members.iter().map(|(_, it)| it.clone()).collect();
-    let selected = || members.iter().filter(|it| it.goal == goal);
-    let failed: Vec<&Member> = selected().filter(|it| it.has_failed()).collect();
-    let is_complete = selected().any(Member::is_done)
-        && selected().all(|it| it.is_done() || it.is_passed_over() && !it.has_failed());
-    let has_passed = rollout::has_canary_passed(&members, goal, &limits);
-    let mut revision = newest.clone();
-    revision.canary_passed |= has_passed;
-    if is_complete {
-        revision.rolled_out.get_or_insert(input.now);
-    }
-    if let Some(reason) = rejection(input, &revision, &failed, members.len()) {
-        revision.rejected = Some(reason);
-    }
+    let revision = Revision {
+        canary_passed: outcome.ledger.canary_passed,
+        rolled_out: outcome.ledger.rolled_out,
+        rejected: rejected(input, newest, members, outcome).or(newest.rejected.clone()),
+        ..newest.clone()
+    };
     (revision != *newest).then_some(revision)
 }
 
 /// Missing objects come first, because they hold the clusters' statuses. Then new clusters, what the rollout's rules say, and
 /// [`upkeep`].
-fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
+fn assign(input: &Input, is_deleted: bool, step: &Step, plan: &mut FleetPlan) {
     plan.assignments = missing(input, &plan.members, &plan.obstacles);
-    let new = bootstrapped(input, &plan.members);
+    let new = bootstrapped(input, &plan.members, plan.is_halted);
     plan.assignments.extend(new);
     let is_held = plan.hold.is_some() || !plan.revision.is_identified();
     let rolled_out = if is_held && !is_deleted {
         Vec::new()
     } else {
-        next_assignments(input, plan)
+        next_assignments(input, &step.next, plan)
     };
     let keys = plan.assignments.iter().map(|(key, _)| key.clone());
     let mut written: BTreeSet<ClusterKey> = keys.collect();
@@ -354,13 +365,7 @@ fn assign(input: &Input, is_deleted: bool, plan: &mut FleetPlan) {
 }
 
 /// Revocations, then assignments.
-fn next_assignments(input: &Input, plan: &FleetPlan) -> Vec<Assignment> {
-    let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
-    let next = rollout::next(&Fleet {
-        members: &members,
-        limits: &limits(&input.fleet.spec.rollout),
-        canary_passed: plan.canary_passed,
-    });
+fn next_assignments(input: &Input, next: &rollout::Next, plan: &FleetPlan) -> Vec<Assignment> {
     let keys = plan.members.iter();
     let keys: BTreeMap<&str, (&ClusterKey, Goal)> = keys
         .map(|(key, member)| (member.name.as_str(), (key, member.goal)))

@@ -9,7 +9,7 @@ use globalps_core::names::{
     REVISION_ANNOTATION, REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE,
     fleet_revision,
 };
-use globalps_core::rollout::{self, RevisionId};
+use globalps_core::rollout::{self, Goal, Ledger, RevisionId};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -71,6 +71,15 @@ impl Revision {
     /// Without the content.
     pub fn revision(&self) -> rollout::Revision {
         rollout::Revision::new(self.number, self.id)
+    }
+
+    /// How far its rollout is, as recorded.
+    pub(super) fn ledger(&self) -> Ledger {
+        Ledger {
+            goal: Goal::Revision(self.revision()),
+            canary_passed: self.canary_passed,
+            rolled_out: self.rolled_out,
+        }
     }
 
     /// `None`: the Secret is not a revision.

@@ -4,12 +4,12 @@ use std::fmt;
 use std::hash::{BuildHasher as _, Hash, RandomState};
 use std::sync::LazyLock;
 
-/// Hashes of two 64-bit keys that this process has drawn at random: outside of it they say nothing, and nobody can search for a
-/// content with the same.
+/// Hashes with two random 64-bit keys of this process: outside of it they reveal nothing, and a colliding content can't
+/// be searched for.
 static KEYS: LazyLock<[RandomState; 2]> =
     LazyLock::new(|| [RandomState::new(), RandomState::new()]);
 
-/// It is neither printed nor written anywhere.
+/// The digest is never printed or stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Digest([u64; 2]);
 

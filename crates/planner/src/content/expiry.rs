@@ -14,9 +14,9 @@ use super::source::Data;
 pub enum Stage {
     /// Three days are left.
     Soon,
-    /// One hour is left.
+    /// At most one hour is left.
     WithinAnHour,
-    /// Nothing is left.
+    /// The credential has expired.
     Expired,
 }
 
@@ -30,7 +30,7 @@ const STAGES: [(Stage, SignedDuration); 3] = [
 /// A credential with a known time of expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expiring {
-    /// From this moment on the registry rejects it.
+    /// When the registry begins to reject it.
     pub at: Timestamp,
     /// `None`: unknown.
     issued: Option<Timestamp>,
@@ -147,7 +147,7 @@ fn sources(global: &Global, entries: &[(String, &Entry, Expiring)]) -> BTreeMap<
     if entries.is_empty() {
         return found;
     }
-    // One after the other, because parsing takes many times the size.
+    // One after the other, because parsing takes many times the size in memory.
     for (name, Data(bytes)) in additional.chain(others) {
         let Some(Ok(config)) = bytes.as_deref().map(globalps_dockerconfig::parse) else {
             continue;

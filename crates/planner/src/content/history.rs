@@ -19,7 +19,7 @@ pub struct Kept {
     pub revision: i64,
     /// When it was rolled out; `None`: not known.
     pub rolled_out: Option<Timestamp>,
-    /// As the user wrote it.
+    /// The content as the user wrote it.
     pub additional: Data,
 }
 
@@ -30,7 +30,7 @@ pub struct HistoryWrite {
     pub revision: i64,
     /// When every reachable node had it.
     pub rolled_out: Timestamp,
-    /// As the user wrote it.
+    /// The content as the user wrote it.
     pub additional: Data,
 }
 
@@ -52,12 +52,12 @@ pub fn slot_for(write: &HistoryWrite, slots: &[Option<Kept>]) -> u32 {
         .unwrap_or_default()
 }
 
-/// What to write before the slots from `limit` on are deleted: those of the newest revisions that lie there, each into the slot of
-/// an older one. The order of the slots is not that of the revisions.
+/// The writes that are needed before the slots from `limit` on are deleted: each of the newest revisions in those slots
+/// moves into the slot of an older one. Slots are not in the order of revisions.
 pub fn compacted(slots: &[Option<Kept>], limit: u32) -> Vec<(u32, HistoryWrite)> {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let revision = |slot: usize| slots[slot].as_ref().map(|kept| kept.revision);
-    // One that lies twice was moved before its first slot was deleted.
+    // A revision in two slots was moved already, before its first slot was deleted.
     let is_first = |slot: usize| (0..slot).all(|other| revision(other) != revision(slot));
     let newer = |slot: usize| {
         let all = 0..slots.len();
@@ -113,8 +113,9 @@ pub fn decode(secret: &Secret) -> Kept {
     }
 }
 
-/// What a rollback goes to: what the fleet had last. `passed`: the last revision before the newest one that passed its canary.
-/// `None`: nothing is kept, or some nodes have had a later one than that, and what it replaced may be revoked.
+/// The target of a rollback: the previous content of the fleet. `passed`: the last revision before the newest one that
+/// passed its canary. `None` if the history is empty, or if some nodes have had a later revision than that, whose
+/// replaced content may be revoked.
 pub fn last(slots: Vec<Option<Kept>>, passed: Option<i64>) -> Option<Data> {
     let newest = slots.into_iter().flatten().max_by_key(|kept| kept.revision);
     let last = newest.filter(|kept| passed.is_none_or(|passed| kept.revision >= passed));

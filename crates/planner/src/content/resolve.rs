@@ -32,17 +32,17 @@ pub struct Desired {
 /// The result for one of `spec.sources`.
 #[derive(Clone, Debug)]
 pub struct ResolvedSource {
-    /// Of its Secret.
+    /// Name of the source's Secret.
     pub name: String,
     /// Of its current content.
     pub verdict: Verdict,
     /// Registries whose effective credentials come from this source.
     pub registries: Vec<String>,
-    /// Who may use them; `None`: every pod.
+    /// The pods that may use them; `None`: every pod.
     pub scope: Option<Scope>,
 }
 
-/// What the pull secrets come to.
+/// The result of merging the pull secrets.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// Of its current content.
@@ -66,14 +66,14 @@ struct Judged {
     verdict: Verdict,
     good: Option<(DockerConfig, Data)>,
     last: Option<Data>,
-    /// Who may use it; `None`: every pod.
+    /// The pods that may use it; `None`: every pod.
     scope: Option<Scope>,
     /// The scope of its last valid bytes.
     last_scope: Option<Scope>,
 }
 
 impl Judged {
-    /// It has content or a scope that is not in `global-pull-secret` yet.
+    /// Whether the source has content or a scope that is not in `global-pull-secret` yet.
     fn is_new(&self) -> bool {
         let good = self.good.as_ref();
         good.is_some_and(|(_, data)| {
@@ -111,7 +111,7 @@ impl Judged {
 
 /// The input for resolving scopes.
 pub struct Scopes<'a> {
-    /// Its sources name the scopes.
+    /// The spec, whose sources have the scopes.
     pub spec: &'a GlobalPullSecretSpec,
     /// `None`: unknown.
     pub namespaces: Option<&'a Namespaces>,

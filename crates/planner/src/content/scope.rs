@@ -40,8 +40,8 @@ pub fn resolve_scope(
     })
 }
 
-/// Whether `last` may stay in force instead of `resolved` for a while: the selector selects more namespaces, or some have gone.
-/// Nobody keeps what was taken away, and what an admin names applies at once.
+/// Whether `last` may stay in force instead of `resolved` for a while: the selector selects more namespaces, or some
+/// are gone. A revoked scope never stays, and a namespace that an admin names gets the content at once.
 pub fn only_gains(
     scope: &SourceScope,
     namespaces: &Namespaces,

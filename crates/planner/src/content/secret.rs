@@ -31,11 +31,11 @@ pub type Since = BTreeMap<String, Revision>;
 pub struct Global {
     /// The newest one.
     pub revision: Revision,
-    /// Of that revision; `None`: it can't be decoded.
+    /// Content of that revision; `None` if it can't be decoded.
     pub content: Option<Content>,
     /// The last valid one, of which the content consists.
     pub last_additional: Option<Data>,
-    /// The same of the original.
+    /// The last valid content of the original.
     pub last_original: Option<Data>,
     /// By source name.
     pub last_sources: BTreeMap<String, Data>,
@@ -62,7 +62,7 @@ pub struct Global {
 }
 
 impl Global {
-    /// What is left of it if another client may have changed it: what is compared with the sources, never what was decided.
+    /// The part that stays valid if another client may have changed the Secret: the sources' content, but no decisions.
     #[must_use]
     pub fn unconfirmed(self) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Global {
         own.is_some_and(|own| own.means_the_same(content))
     }
 
-    /// Only sources of the configuration gave the content; not if there was none.
+    /// Whether all content came from sources of the configuration; false if there was none.
     pub fn is_of_sources(&self) -> bool {
         self.last_additional.is_none() && !self.last_sources.is_empty()
     }
@@ -130,7 +130,7 @@ impl Global {
 /// New content of `global-pull-secret`.
 #[derive(Clone, Debug)]
 pub struct GlobalWrite {
-    /// In force from now on.
+    /// The content that is in force from now on.
     pub content: Content,
     /// Everything else; its own `content` is not written.
     pub global: Global,
@@ -222,7 +222,7 @@ pub(super) fn scopes_value(scopes: &BTreeMap<String, Scope>) -> Option<ByteStrin
     (!scopes.is_empty()).then(|| ByteString(serde_json::to_vec(scopes).unwrap_or_default()))
 }
 
-/// What a node reads: values, and an annotation that only the provider needs.
+/// The part that a node reads: values, and an annotation that only the provider needs.
 pub(super) fn content_data(content: &Content) -> Vec<(String, ByteString)> {
     let mut data = vec![(DATA_KEY.to_owned(), ByteString(content.config.render()))];
     if !content.scoped.is_empty() {
@@ -260,9 +260,9 @@ fn decode_content(secret: &Secret) -> Option<Content> {
 /// The last revision before the newest one that passed its canary.
 #[derive(Clone, Debug)]
 pub struct RolledOutWrite {
-    /// Its number and id then.
+    /// The revision's number and id at that time.
     pub revision: Revision,
-    /// Its content, merged.
+    /// The revision's merged content.
     pub content: Content,
 }
 
@@ -323,7 +323,7 @@ pub fn decode(secret: &Secret) -> Global {
 fn decode_all(secret: &Secret, revision: Revision) -> Global {
     let kept = |key: &str| Some(Data::of(secret, key)).filter(|data| data.0.is_some());
     let annotation = |key: &str| secret.annotations().get(key);
-    // What another client leaves here must not count for a later revision.
+    // Values that another client leaves here must not count for a later revision.
     let is_of_revision = |key: &str| {
         annotation(key).is_some_and(|text| annotation(REVISION_ANNOTATION) == Some(text))
     };
@@ -389,7 +389,7 @@ pub(super) fn number(secret: &Secret) -> i64 {
         .unwrap_or_default()
 }
 
-/// The same id for each number; 0: none.
+/// A fixed id for each number; 0: none.
 #[cfg(any(test, feature = "testing"))]
 pub fn revision_of_test(number: i64) -> Revision {
     Revision::new(number, RevisionId::from_random(u64::from(number > 0)))

@@ -6,7 +6,7 @@ use globalps_provider::Content;
 
 use super::secret::{Global, Since};
 
-/// In place of a source name: the part for every pod, as [`Content::parts`] has it.
+/// Stands for the part for every pod in place of a source name, like in [`Content::parts`].
 pub const EVERY_POD: &str = "";
 
 /// `revision`: of this content. A part with the same bytes as in `before` keeps its revision, if that identifies it.
@@ -98,7 +98,7 @@ mod tests {
                 vec![2, 4, 4],
             ),
             (content("MTpw", &[]), vec![2]),
-            // The same user and password, written in another way.
+            // The same user and password, encoded differently.
             (
                 content("MTpw", &[("a", "MTpw\",\"username\":\"x")]),
                 vec![2, 4],

@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1::Secret;
 /// A pull secret as found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// It does not exist, or none is configured.
+    /// The Secret does not exist, or none is configured.
     Absent,
     /// The controller may not read it.
     Forbidden,
-    /// It can't be read; the value is the reason.
+    /// The Secret can't be read, for this reason.
     Unreadable(String),
-    /// It exists; its content may be anything.
+    /// The Secret exists; its content may be invalid.
     Found(Data),
 }
 
@@ -45,19 +45,19 @@ impl std::fmt::Debug for Data {
 /// The result of validating a pull secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It does not exist, or none is configured.
+    /// The Secret does not exist, or none is configured.
     Absent,
-    /// With its entries that are skipped or shadowed.
+    /// The content is valid, with findings about skipped or shadowed entries.
     Valid(Vec<Finding>),
     /// The controller may not read it.
     Forbidden,
-    /// It can't be read; the value is the reason.
+    /// The Secret can't be read, for this reason.
     Unreadable(String),
     /// Every error; the last valid content stays effective.
     Invalid(Vec<Finding>),
     /// Only these invalid entries are omitted.
     Partly(Vec<Finding>),
-    /// It is valid, but its rollout was rolled back; the value is the reason.
+    /// The content is valid, but its rollout was rolled back for this reason.
     RolledBack(String),
 }
 

@@ -8,9 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::views::PullSecretView;
 use crate::content::digest::Digest;
 
-/// What can't be removed for this long is a problem of its namespace only: nothing else waits for it.
-pub const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
-
 /// Empty at the start of each term.
 #[derive(Clone, Debug, Default)]
 pub struct SecretClock {

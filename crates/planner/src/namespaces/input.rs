@@ -11,12 +11,13 @@ use super::clock::SecretClock;
 use super::digest::Digests;
 use super::identity::Parts;
 use super::ownership::Ownership;
-use super::summary::Summary;
 use super::views::PullSecretView;
 use crate::content::digest::Digest;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
+use crate::targets::summary::Summary;
+use crate::targets::write::{NamespaceContent, secret_key};
 
 /// The plan's input. The maps are by namespace, and by [`AccountView::key_of`].
 pub struct Input<'a> {
@@ -65,8 +66,18 @@ pub struct Delivery<'a> {
     pub paused: bool,
 }
 
+impl Delivery<'_> {
+    /// The credentials of a Secret.
+    pub fn render(&self, of: &NamespaceContent) -> Vec<u8> {
+        let stable = self.stable.filter(|_| of.is_stable);
+        config_of(stable.unwrap_or(self.parts).content, &of.parts).render()
+    }
+}
+
 /// The desired Secret of a namespace.
 pub(super) struct Wanted {
+    /// In the memory.
+    pub(super) key: String,
     pub(super) parts: Vec<usize>,
     pub(super) identity: String,
     pub(super) digest: Digest,
@@ -104,9 +115,9 @@ pub(super) fn wanted<'a>(
         let content = delivery.parts.content;
         let parts = parts_of(content, name);
         if let Some(identity) = delivery.parts.identity(&parts) {
-            summary.total += 1;
             let digest = digests.of(&identity, || config_of(content, &parts).render());
             let desired = Wanted {
+                key: secret_key(name, input.secret_name),
                 parts,
                 identity,
                 digest,

@@ -6,7 +6,6 @@ pub mod identity;
 pub mod input;
 pub mod ownership;
 pub mod plan;
-mod references;
+pub mod report;
 mod stage;
-pub mod summary;
 pub mod views;

@@ -6,116 +6,53 @@ use globalps_core::api::Attach;
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::parts_of;
 use globalps_core::reasons::Reason;
-use globalps_core::references::Change;
 use jiff::{SignedDuration, Timestamp};
 
-use super::clock::STUCK_AFTER;
 use super::digest::Digests;
 use super::identity::Parts;
 use super::input::{Delivery, Input, Wanted, wanted};
-use super::references::{ReasonAndMessage, Reference, managed_references, references};
 use super::stage::Stage;
-use super::summary::Summary;
 use super::views::PullSecretView;
-use crate::targets::{PER_NAMESPACE, WRITES};
+use crate::targets::namespace::is_going;
+use crate::targets::plan::{DeliveryPlan, Diff};
+use crate::targets::write::{Content, NamespaceContent, Write};
+use crate::targets::{Id, PER_NAMESPACE, ReasonAndMessage, STUCK_AFTER, WRITES};
 
-/// One request to the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// Write the Secret of the namespace, with these parts of the scoped sources.
-    Apply {
-        /// Of the Secret.
-        namespace: String,
-        /// Indices in the content.
-        parts: Vec<usize>,
-        /// Of the revisions in it, for its annotation.
-        identity: String,
-        /// The content is [`Delivery::stable`].
-        is_stable: bool,
-        /// Another client has changed or deleted what the controller wrote.
-        is_restore: bool,
-    },
-    /// Delete the Secret, if the controller created it.
-    Delete {
-        /// Of the Secret.
-        namespace: String,
-    },
-    /// Change the references of the service account with this key.
-    Account {
-        /// `namespace/name`.
-        key: String,
-        /// What to add and what to remove.
-        change: Change,
-        /// Another client has removed a reference.
-        is_restore: bool,
-    },
-}
-
-/// What the controller writes, and what it reports.
-#[derive(Clone, Debug, Default)]
-pub struct NamespacesPlan {
-    /// In order: no reference is added before its Secret, and no Secret removed before its references.
-    pub writes: Vec<Write>,
-    /// New namespaces wait for [`Delivery::stable`].
-    pub needs_stable: bool,
-    /// When to plan again without an event.
-    pub again_at: Option<Timestamp>,
-    /// For the status and the metrics.
-    pub summary: Summary,
-}
-
-/// `digests`: those of earlier plans, to compare content without keeping it.
-pub fn plan(input: &Input, digests: &mut Digests) -> NamespacesPlan {
-    let mut plan = NamespacesPlan::default();
+/// In the plan, no reference is added before its Secret, and no Secret removed before its references. `digests`: those of earlier
+/// plans, to compare content without keeping it.
+pub fn plan(input: &Input, digests: &mut Digests) -> DeliveryPlan {
+    let mut plan = DeliveryPlan::default();
     let wanted = wanted(input, digests, &mut plan.summary);
-    let stage = input
-        .delivery
-        .as_ref()
-        .map(|delivery| Stage::of(input, delivery, &wanted));
-    if let Some(stage) = &stage {
-        plan.summary.canary.clone_from(&stage.canary_error);
+    let mut references = references(input, &wanted);
+    if let Some(delivery) = &input.delivery {
+        let stage = Stage::of(input, delivery, &wanted);
+        for (namespace, wanted) in &wanted {
+            let needs_stable = &mut plan.needs_stable;
+            let secret = secret_of(input, delivery, &stage, namespace, wanted, needs_stable);
+            let known = input.secrets.get(*namespace);
+            let has_secret = known.is_some_and(|known| !input.is_foreign(known, wanted));
+            let mut diffs = vec![secret];
+            for mut diff in references.remove(namespace).unwrap_or_default() {
+                diff.write.take_if(|write| write.adds() && !has_secret);
+                diffs.push(diff);
+            }
+            if delivery.attach == Attach::ServiceAccounts {
+                // Nobody knows whether they have references.
+                diffs.extend(input.accounts.is_none().then(Diff::default));
+                let is_crowded = input.crowded.contains(*namespace);
+                diffs.extend(is_crowded.then(|| Diff::failed(too_many_accounts(namespace))));
+            }
+            plan.count(namespace, "", &diffs);
+            plan.writes
+                .extend(diffs.into_iter().filter_map(|diff| diff.write));
+        }
+        plan.summary.canary = stage.canary_error;
         plan.again_at = stage.again_at;
     }
-    let mut references = references(input, &wanted);
-    let is_full = |plan: &NamespacesPlan| plan.writes.len() >= WRITES;
-    for (namespace, wanted) in &wanted {
-        let Some((delivery, stage)) = input.delivery.as_ref().zip(stage.as_ref()) else {
-            continue;
-        };
-        let next = next(input, delivery, stage, namespace, wanted);
-        let account = references.remove(namespace);
-        let secret = input.secrets.get(*namespace);
-        let has_secret = secret.is_some_and(|secret| !input.is_foreign(secret, wanted));
-        plan.needs_stable |= next.needs_stable;
-        let has_references = input.accounts.is_some() || delivery.attach == Attach::Admission;
-        let mut is_synced = next.is_synced && has_references;
-        let mut failure = next.failure;
-        plan.writes.extend(next.write.filter(|_| !is_full(&plan)));
-        for reference in account.into_iter().flatten() {
-            is_synced &= reference.change.is_none();
-            failure = failure.or(reference.failure);
-            let is_due = reference.may_retry && !is_full(&plan);
-            if let (Some(change), true) = (reference.change, is_due)
-                && (has_secret || change.added.is_empty())
-            {
-                plan.writes.push(Write::Account {
-                    key: reference.key,
-                    change,
-                    is_restore: reference.is_restore,
-                });
-            }
-        }
-        if delivery.attach == Attach::ServiceAccounts && input.crowded.contains(*namespace) {
-            failure = failure.or_else(|| Some(too_many_accounts(namespace)));
-        }
-        match failure {
-            Some((reason, message)) => plan.summary.fail(namespace, reason, &message),
-            None if is_synced => plan.summary.synced += 1,
-            None => plan.summary.waiting += 1,
-        }
-    }
     remove(input, &wanted, references, &mut plan);
-    plan.summary.accounts = managed_references(input).count();
+    plan.writes.truncate(WRITES);
+    let accounts = input.accounts.into_iter().flat_map(BTreeMap::values);
+    plan.summary.accounts = accounts.filter(|account| account.is_attached()).count();
     let retry_at = input.memory.next_retry(input.now);
     let times = plan.again_at.into_iter().chain(retry_at);
     plan.again_at = times.chain(next_stuck(input)).min();
@@ -127,6 +64,29 @@ fn too_many_accounts(namespace: &str) -> ReasonAndMessage {
         "namespace `{namespace}` has more ServiceAccounts that match `serviceAccounts` or have the annotation `{ATTACHED_ANNOTATION}` than the {PER_NAMESPACE} that globalps keeps, so it does not change the others: delete some, or narrow the patterns"
     );
     (Reason::TooManyAccounts, message)
+}
+
+/// The service accounts that should have a reference or lose one, by namespace.
+fn references<'a>(
+    input: &Input<'a>,
+    wanted: &BTreeMap<&'a str, Wanted>,
+) -> BTreeMap<&'a str, Vec<Diff>> {
+    let mut references: BTreeMap<&str, Vec<Diff>> = BTreeMap::new();
+    for account in input.accounts.into_iter().flat_map(BTreeMap::values) {
+        let namespace = account.namespace.as_str();
+        let delivery = input.delivery.as_ref().filter(|delivery| {
+            let mut patterns = delivery.accounts.iter();
+            delivery.attach == Attach::ServiceAccounts
+                && wanted.contains_key(namespace)
+                && patterns.any(|pattern| pattern.matches(&account.name))
+        });
+        let names = delivery.map(|_| input.secret_name).into_iter().collect();
+        let diff = Diff::of_account(account, &names, false, |_| false, input.memory, input.now);
+        if let Some(diff) = diff {
+            references.entry(namespace).or_default().push(diff);
+        }
+    }
+    references
 }
 
 /// Why the namespace's Secret can't be removed. `None`: its deletion did not begin, or not long ago.
@@ -152,85 +112,69 @@ fn next_stuck(input: &Input) -> Option<Timestamp> {
     Some(input.now + left)
 }
 
-#[derive(Default)]
-struct Next {
-    is_synced: bool,
-    failure: Option<ReasonAndMessage>,
-    write: Option<Write>,
-    needs_stable: bool,
-}
-
-fn next(
+/// The Secret that the namespace should have.
+fn secret_of(
     input: &Input,
     delivery: &Delivery,
     stage: &Stage,
     namespace: &str,
     wanted: &Wanted,
-) -> Next {
-    let mut next = Next::default();
-    let secret = input.secrets.get(namespace);
-    if secret.is_some_and(|secret| input.is_as(secret, wanted)) {
-        next.is_synced = true;
-        return next;
-    }
+    needs_stable: &mut bool,
+) -> Diff {
+    let known = input.secrets.get(namespace);
     let name = input.secret_name;
-    if secret.is_some_and(|secret| input.is_foreign(secret, wanted)) {
-        let message = format!(
-            "Secret `{namespace}/{name}` was not created by globalps, so it is not changed"
-        );
-        next.failure = Some((Reason::ForeignSecret, message));
-        return next;
-    }
-    if let Some(secret) = secret.filter(|secret| secret.is_being_deleted) {
-        next.failure = terminating(input, secret);
-        return next;
-    }
-    let is_restore = input.memory.has_written(namespace, &wanted.identity);
-    if input
-        .memory
-        .is_contested(namespace, &wanted.identity, input.now)
-    {
-        let message = format!(
-            "another client has changed or deleted Secret `{namespace}/{name}` five times, so globalps stopped restoring it for ten minutes"
-        );
-        next.failure = Some((Reason::Conflict, message));
-        return next;
-    }
-    if let Some(failure) = input.memory.failure(namespace) {
-        next.failure = Some((failure.reason, failure.message.clone()));
-        if failure.retry_at > input.now {
-            return next;
+    if let Some(known) = known {
+        if input.is_as(known, wanted) {
+            return Diff::synced();
+        }
+        if input.is_foreign(known, wanted) {
+            let message = format!(
+                "Secret `{namespace}/{name}` was not created by globalps, so it is not changed"
+            );
+            return Diff::failed((Reason::ForeignSecret, message));
+        }
+        if known.is_being_deleted {
+            return Diff {
+                failure: terminating(input, known),
+                ..Diff::default()
+            };
         }
     }
-    let is_due = stage.may_have(namespace, wanted) && !(delivery.paused && secret.is_some());
-    next.write = match (secret, is_restore || is_due) {
-        (_, true) => Some(Write::Apply {
-            namespace: namespace.to_owned(),
+    let id = (namespace.to_owned(), name.to_owned());
+    let is_restore = input.memory.has_written(&wanted.key, &wanted.identity);
+    let write = Write::Secret {
+        id: id.clone(),
+        content: Content::Namespace(NamespaceContent {
             parts: wanted.parts.clone(),
             identity: wanted.identity.clone(),
             is_stable: false,
-            is_restore,
+            version: known.map(|known| known.version),
         }),
-        // A namespace that already has a Secret keeps it.
-        (Some(_), false) => None,
-        (None, false) => {
-            next.needs_stable = delivery.stable.is_none();
-            delivery
-                .stable
-                .and_then(|stable| with_stable(stable, namespace))
-        }
+        is_restore,
     };
-    next
+    let mut diff = Diff::of(write, input.memory, input.now);
+    let is_due = stage.may_have(namespace, wanted) && !(delivery.paused && known.is_some());
+    if is_restore || is_due || diff.write.is_none() {
+        return diff;
+    }
+    // A namespace that already has a Secret keeps it.
+    let stable = delivery.stable.filter(|_| known.is_none());
+    *needs_stable |= known.is_none() && stable.is_none();
+    diff.write = stable.and_then(|stable| with_stable(stable, id));
+    diff
 }
 
-fn with_stable(stable: Parts, namespace: &str) -> Option<Write> {
-    let parts = parts_of(stable.content, namespace);
-    let identity = stable.identity(&parts)?;
-    Some(Write::Apply {
-        namespace: namespace.to_owned(),
+fn with_stable(stable: Parts, id: Id) -> Option<Write> {
+    let parts = parts_of(stable.content, &id.0);
+    let content = NamespaceContent {
+        identity: stable.identity(&parts)?,
         parts,
-        identity,
         is_stable: true,
+        version: None,
+    };
+    Some(Write::Secret {
+        id,
+        content: Content::Namespace(content),
         is_restore: false,
     })
 }
@@ -239,59 +183,45 @@ fn with_stable(stable: Parts, namespace: &str) -> Option<Write> {
 fn remove(
     input: &Input,
     wanted: &BTreeMap<&str, Wanted>,
-    mut referring: BTreeMap<&str, Vec<Reference>>,
-    plan: &mut NamespacesPlan,
+    references: BTreeMap<&str, Vec<Diff>>,
+    plan: &mut DeliveryPlan,
 ) {
-    let is_terminating = |namespace: &str| {
-        let namespace = input.namespaces.get(namespace);
-        namespace.is_none_or(|namespace| namespace.is_terminating)
-    };
-    let mut is_clean = wanted.is_empty();
-    let mut is_over = is_clean;
+    let is_going = |namespace: &str| is_going(input.namespaces, namespace);
+    let mut left_over: Vec<(&str, Diff)> = Vec::new();
     for (namespace, secret) in input.secrets {
         let is_own = input.ownership.is_own(secret) && namespace != input.own_namespace;
-        if !is_own || wanted.contains_key(namespace.as_str()) || is_terminating(namespace) {
+        if !is_own || wanted.contains_key(namespace.as_str()) || is_going(namespace) {
             continue;
         }
-        is_clean = false;
-        let references = referring.get(namespace.as_str());
-        let failure = input.memory.failure(namespace);
-        let is_due = failure.is_none_or(|failure| failure.retry_at <= input.now);
-        let terminating = terminating(input, secret);
-        is_over &= terminating.is_some()
-            || failure.is_some_and(|failure| failure.lasts_for(input.now) >= STUCK_AFTER)
-            || references.is_some_and(|all| all.iter().all(|reference| reference.is_stuck));
-        let failure = failure.map(|failure| (failure.reason, failure.message.clone()));
-        if let Some((reason, message)) = terminating.or(failure) {
-            plan.summary.fail(namespace, reason, &message);
+        let write = Write::Delete {
+            id: (namespace.clone(), input.secret_name.to_owned()),
+            version: Some(secret.version),
+        };
+        let mut diff = Diff::of(write, input.memory, input.now);
+        let references = references.get(namespace.as_str());
+        diff.is_stuck |= references.is_some_and(|all| all.iter().all(|diff| diff.is_stuck));
+        if let Some(failure) = terminating(input, secret) {
+            diff.failure = Some(failure);
+            diff.is_stuck = true;
         }
-        if is_due && references.is_none() && !secret.is_being_deleted {
-            plan.writes.push(Write::Delete {
-                namespace: namespace.clone(),
-            });
+        diff.write
+            .take_if(|_| references.is_some() || secret.is_being_deleted);
+        left_over.push((namespace, diff));
+    }
+    for (namespace, references) in references {
+        if !is_going(namespace) {
+            left_over.extend(references.into_iter().map(|diff| (namespace, diff)));
         }
     }
-    for (namespace, references) in &mut referring {
-        if is_terminating(namespace) {
-            continue;
-        }
-        for reference in references.drain(..) {
-            is_clean = false;
-            is_over &= reference.is_stuck;
-            if let Some((reason, message)) = &reference.failure {
-                plan.summary.fail(namespace, *reason, message);
-            }
-            if let (Some(change), true) = (reference.change, reference.may_retry) {
-                plan.writes.push(Write::Account {
-                    key: reference.key,
-                    change,
-                    is_restore: false,
-                });
-            }
-        }
-    }
+    let is_clean = wanted.is_empty() && left_over.is_empty();
     plan.summary.is_clean = is_clean && input.accounts.is_some();
-    plan.summary.is_over = is_over;
+    plan.summary.is_over = wanted.is_empty() && left_over.iter().all(|(_, diff)| diff.is_stuck);
+    for (namespace, diff) in left_over {
+        if let Some(failure) = &diff.failure {
+            plan.summary.fail(namespace, "", failure);
+        }
+        plan.writes.extend(diff.write);
+    }
 }
 
 #[cfg(test)]

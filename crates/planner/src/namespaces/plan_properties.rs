@@ -27,6 +27,7 @@ use crate::targets::account::{AccountFields, AccountView};
 use crate::targets::memory::Memory;
 use crate::targets::namespace::NamespaceView;
 use crate::targets::proof::Proof;
+use crate::targets::write::secret_key;
 
 const NAME: &str = GLOBAL_SECRET;
 const NAMESPACES: usize = 6;
@@ -342,7 +343,7 @@ impl Simulation {
             .collect()
     }
 
-    fn plan(&self) -> NamespacesPlan {
+    fn plan(&self) -> DeliveryPlan {
         let secrets = self.views();
         let settings = ImagePullSecrets::default();
         let selection = Selection::new(&settings).unwrap();
@@ -433,25 +434,9 @@ impl Simulation {
     }
 
     fn write(&mut self, write: &Write) {
-        let namespace = match write {
-            Write::Apply { namespace, .. } | Write::Delete { namespace } => namespace.clone(),
-            Write::Account { key, .. } => key.split('/').next().unwrap_or_default().to_owned(),
-        };
-        let key = match write {
-            Write::Account { key, .. } => key.clone(),
-            _ => namespace.clone(),
-        };
-        let is_restore = matches!(
-            write,
-            Write::Apply {
-                is_restore: true,
-                ..
-            } | Write::Account {
-                is_restore: true,
-                ..
-            }
-        );
-        if is_restore {
+        let key = write.key();
+        let namespace = key.split('/').next().unwrap_or_default().to_owned();
+        if write.is_restore() {
             self.memory.restored(&key, self.now);
         }
         if self.rejected.contains(&namespace) {
@@ -460,12 +445,13 @@ impl Simulation {
             return;
         }
         match write {
-            Write::Apply { identity, .. } => {
+            Write::Secret { .. } => {
                 let known = self.secrets.get(&namespace);
                 assert!(
                     known.is_none_or(|secret| secret.is_own),
                     "a foreign Secret is never written"
                 );
+                let identity = write.what();
                 self.memory.wrote(&key, identity);
                 let uid = known.map(|known| known.view.uid);
                 let mut secret = self.secret(&namespace, identity);
@@ -490,7 +476,7 @@ impl Simulation {
                 let is_attached = !change.added.is_empty();
                 if is_attached {
                     assert!(!account.has_reference && self.secrets.contains_key(&namespace));
-                    self.memory.wrote(&key, "");
+                    self.memory.wrote(&key, write.what());
                 } else {
                     assert!(account.is_recorded && !account.is_foreign);
                     self.memory.removed(&key);
@@ -531,7 +517,7 @@ impl Simulation {
                     let mut failures = summary.failures.iter();
                     failures.any(|it| it.namespace == *name && it.reason == reason)
                 };
-                assert!(is_failed("Terminating"), "{name}: {kept:?}");
+                assert!(is_failed(Reason::Terminating), "{name}: {kept:?}");
                 continue;
             }
             match secret {
@@ -650,9 +636,10 @@ impl Simulation {
             let newly = with_part().filter(|(_, secret)| secret.view.version == now);
             let count = newly.count();
             let was_restored = count > 1
-                && with_part()
-                    .next()
-                    .is_some_and(|(name, secret)| self.memory.has_written(name, &secret.content));
+                && with_part().next().is_some_and(|(name, secret)| {
+                    let key = secret_key(name, NAME);
+                    self.memory.has_written(&key, &secret.content)
+                });
             assert!(
                 count <= 1 || was_restored,
                 "{part} came to {count} namespaces at once"

@@ -32,9 +32,7 @@ impl<'a> Stage<'a> {
         let mut under_way = BTreeSet::new();
         // The same of namespaces where another client has changed them since.
         let mut disturbed = BTreeMap::new();
-        let restores = |namespace: &str, wanted: &Wanted| {
-            input.memory.restores_of(namespace, &wanted.identity)
-        };
+        let restores = |wanted: &Wanted| input.memory.restores_of(&wanted.key, &wanted.identity);
         for (namespace, wanted) in wanted {
             let secret = input.secrets.get(*namespace);
             let Some(secret) = secret.filter(|secret| input.is_as(secret, wanted)) else {
@@ -44,7 +42,7 @@ impl<'a> Stage<'a> {
             if left <= SignedDuration::ZERO {
                 stage.passed.extend(wanted.parts());
             } else {
-                match restores(namespace, wanted) {
+                match restores(wanted) {
                     0 => under_way.extend(wanted.parts()),
                     times => disturbed.extend(wanted.parts().map(|p| (p, (*namespace, times)))),
                 }
@@ -65,7 +63,7 @@ impl<'a> Stage<'a> {
             };
             if is_new(&stage, own) {
                 stage.canaries.insert(canary);
-                let times = restores(canary, own);
+                let times = restores(own);
                 stage.canary_error = is_kept_busy(times).then(|| kept_busy(canary));
                 return stage;
             }
@@ -83,17 +81,17 @@ impl<'a> Stage<'a> {
             }
             for (namespace, wanted) in wanted {
                 let secret = input.secrets.get(*namespace);
-                let failure = input.memory.failure(namespace);
+                let failure = input.memory.failure(&wanted.key);
                 let is_blocked = failure.is_some_and(|failure| failure.retry_at > input.now)
                     || input
                         .memory
-                        .is_contested(namespace, &wanted.identity, input.now)
+                        .is_contested(&wanted.key, &wanted.identity, input.now)
                     || secret.is_some_and(|secret| {
                         secret.is_being_deleted || input.is_foreign(secret, wanted)
                     });
                 let mut parts = wanted.parts();
                 let has_news = parts.any(|p| !stage.passed.contains(p) && !under_way.contains(p));
-                let is_last = failure.is_some() || restores(namespace, wanted) > 0;
+                let is_last = failure.is_some() || restores(wanted) > 0;
                 if has_news && !is_blocked && is_last == goes_last {
                     stage.canaries.insert(namespace);
                     under_way.extend(wanted.parts());

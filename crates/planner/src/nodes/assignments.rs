@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::api::{NodePullSecretSpec, Rollout};
-use globalps_core::rollout::{self, Goal, Member, Revision};
+use globalps_core::api::NodePullSecretSpec;
+use globalps_core::rollout::{Goal, Member, Next, Revision};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -16,10 +16,8 @@ const AT_ONCE: usize = 1024;
 /// What nodes are assigned besides what disrupts none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope<'a> {
-    /// Limits of the rollout; `None`: it does not continue.
-    pub(super) limits: Option<&'a Rollout>,
-    /// Enough canaries have had the revision.
-    pub(super) canary_passed: bool,
+    /// The members to write; `None`: the rollout does not continue.
+    pub(super) next: Option<&'a Next>,
     /// All nodes restore, and afterwards nobody checks again.
     pub(super) restores: bool,
     /// New nodes get this revision immediately and outside the limits, because nothing runs on them yet.
@@ -34,20 +32,14 @@ pub(super) fn assignments(
     scope: Scope,
     now: Timestamp,
 ) -> Vec<(String, NodePullSecretSpec)> {
-    let next = scope.limits.map(|limits| {
-        rollout::next(&rollout::Fleet {
-            members,
-            limits,
-            canary_passed: scope.canary_passed,
-        })
-    });
-    let next = next.unwrap_or_default();
-    let revocations = next.revocations.iter().filter_map(|name| {
+    let next = scope.next.into_iter();
+    let revocations = next.clone().flat_map(|next| &next.revocations);
+    let revocations = revocations.filter_map(|name| {
         let state = state_of(states, name)?;
         Some((name.clone(), revoked(state, now)))
     });
     // Thousands of nodes may change in place, more than one reconcile can write.
-    let assignments = next.assignments.iter().take(AT_ONCE);
+    let assignments = next.flat_map(|next| &next.assignments).take(AT_ONCE);
     let assignments = assignments.filter_map(|name| {
         let member = members.binary_search_by(|member| member.name.cmp(name));
         let goal = members.get(member.ok()?)?.goal;

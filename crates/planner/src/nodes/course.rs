@@ -1,7 +1,7 @@
 //! What a plan does, and what its members are to reach. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, MAX_REVISION, NodePullSecret};
-use globalps_core::rollout::{Goal, Revision, RevisionId};
+use globalps_core::rollout::{Goal, Ledger, Revision, RevisionId};
 use globalps_provider::{Content, Delivery};
 
 use super::absence::Absence;
@@ -52,7 +52,12 @@ pub(super) struct Course {
 }
 
 /// Invalid content is not the same as absence: the nodes restore only if every source is absent, or if a restore has begun.
-pub(super) fn course(snapshot: &Snapshot, desired: Option<&Desired>) -> Course {
+/// `before`: what is in force, or what a rollback leaves of it.
+pub(super) fn course(
+    snapshot: &Snapshot,
+    before: Option<&Global>,
+    desired: Option<&Desired>,
+) -> Course {
     let Snapshot {
         config,
         recorded,
@@ -61,7 +66,6 @@ pub(super) fn course(snapshot: &Snapshot, desired: Option<&Desired>) -> Course {
     } = snapshot;
     let (is_in_force, is_on_nodes) = (snapshot.is_in_force(), snapshot.may_be_on_nodes());
     let absence = snapshot.absence();
-    let before = recorded.global.as_ref();
     let is_restoring = recorded.is_restoring();
     // A new additional Secret does not end the hold of a removal: the sources would go without a word.
     let is_removal_held = !is_restoring && matches!(absence, Absence::OnlyUnnamed(_));
@@ -125,19 +129,14 @@ pub(super) fn course(snapshot: &Snapshot, desired: Option<&Desired>) -> Course {
 
 impl Course {
     /// Rolls out the desired content. `id`: of a new revision.
-    pub(super) fn to(
-        recorded: &Recorded,
-        before: Option<&Global>,
-        desired: &Desired,
-        id: RevisionId,
-    ) -> Self {
+    fn to(recorded: &Recorded, before: Option<&Global>, desired: &Desired, id: RevisionId) -> Self {
         let same =
             before.filter(|global| global.revision.is_identified() && global.has(&desired.content));
         let revision = same.map_or_else(|| next_revision(recorded, id), |global| global.revision);
         let goal = Goal::Revision(revision);
+        let same = same.filter(|global| !global.restoring);
         let target = Target {
-            goal,
-            canary_passed: same.is_some_and(|global| global.canary_passed && !global.restoring),
+            ledger: same.map_or(Ledger::new(goal), |global| Target::of(global).ledger),
             provider_since: provider_since(before, &desired.content, revision.number),
         };
         Self {

@@ -1,17 +1,18 @@
-//! The nodes as members of the rollout: what follows from their states once they have a goal. Pure.
+//! The nodes as members of the rollout, once they have a goal, and its next step. Pure.
 
-use globalps_core::rollout::{self, Goal, Member, Progress, Revision};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec};
+use globalps_core::rollout::{self, Goal, Ledger, Member, Progress, Revision, Step, step};
+use jiff::Timestamp;
 
+use super::input::Recorded;
 use super::state::NodeState;
 use crate::content::secret::Global;
 
 /// What members are to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// A revision, or what was there before globalps.
-    pub goal: Goal,
-    /// Enough canaries have had it.
-    pub canary_passed: bool,
+    /// The goal, a revision or what was there before globalps, and how far it is.
+    pub ledger: Ledger,
     /// The first revision with the current configuration of the provider; 0: none.
     pub provider_since: i64,
 }
@@ -19,17 +20,50 @@ pub struct Target {
 impl Target {
     /// What was there before globalps.
     pub const RESTORE: Self = Self {
-        goal: Goal::Restore,
-        canary_passed: false,
+        ledger: Ledger::new(Goal::Restore),
         provider_since: 0,
     };
 
     /// The revision in force.
     pub fn of(global: &Global) -> Self {
         Self {
-            goal: Goal::Revision(global.revision),
-            canary_passed: global.canary_passed,
+            ledger: Ledger {
+                goal: Goal::Revision(global.revision),
+                canary_passed: global.canary_passed,
+                rolled_out: global.rolled_out,
+            },
             provider_since: global.provider_since,
+        }
+    }
+}
+
+/// The members of a target, and their next step.
+pub(super) struct Rollout {
+    /// `None`: there are no members.
+    pub(super) target: Option<Target>,
+    pub(super) members: Vec<Member>,
+    pub(super) step: Step,
+}
+
+impl Rollout {
+    pub(super) fn of(
+        states: &[NodeState],
+        spec: &GlobalPullSecretSpec,
+        recorded: &Recorded,
+        target: Option<Target>,
+        now: Timestamp,
+    ) -> Self {
+        let members = target.map_or_else(Vec::new, |target| members(states, target));
+        let ledger = target.unwrap_or(Target::RESTORE).ledger;
+        // If nodes get nothing, namespaces do.
+        let everywhere = recorded.namespaces_have.map(Goal::Revision);
+        let is_everywhere =
+            spec.kubelet.delivery == DeliveryType::None && everywhere == Some(ledger.goal);
+        let step = step(ledger, &members, &spec.rollout, is_everywhere, now);
+        Self {
+            target,
+            members,
+            step,
         }
     }
 }
@@ -37,10 +71,10 @@ impl Target {
 /// The nodes with a goal: the selected ones, and those that restore. Nobody waits for the unsupported ones.
 pub fn members(states: &[NodeState], target: Target) -> Vec<Member> {
     let Target {
-        goal,
-        canary_passed,
+        ledger,
         provider_since,
     } = target;
+    let goal = ledger.goal;
     let restoring = goal == Goal::Restore;
     let members = states.iter().filter_map(|state| {
         let is_known = state.object.is_some() || state.is_unreadable;
@@ -50,7 +84,7 @@ pub fn members(states: &[NodeState], target: Target) -> Vec<Member> {
         let is_selected = !restoring && state.is_selected;
         let goal = if is_selected { goal } else { Goal::Restore };
         let is_canary = is_selected && state.is_canary;
-        let member = member(state, goal, is_canary && !canary_passed);
+        let member = member(state, goal, is_canary && !ledger.canary_passed);
         let has_goal =
             is_selected || member.assigned.is_some() || restoring && state.node.can_run_syncer();
         let has_provider = provider_since > 0 && state.in_place >= Some(provider_since);

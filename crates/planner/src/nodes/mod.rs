@@ -10,7 +10,6 @@ pub mod input;
 pub mod labels;
 pub mod members;
 mod node;
-mod outcome;
 pub mod plan;
 #[cfg(test)]
 pub(crate) mod plan_properties;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use globalps_core::api::NodePullSecretSpec;
 use globalps_core::names::GLOBAL_SECRET;
-use globalps_core::rollout::{Goal, Member};
+use globalps_core::rollout::{Goal, Member, rejection};
 
 use super::abandoned::no_longer_abandoned;
 use super::assignments::{Scope, assignments};
@@ -12,8 +12,7 @@ pub use super::course::{Aim, Hold};
 use super::course::{Course, course, keeps_selector};
 use super::forget::{Forget, forget, to_annotate};
 use super::input::Snapshot;
-use super::members::Target;
-use super::outcome::{Rollout, failed};
+use super::members::{Rollout, Target};
 use super::selection::{resolved, resolved_for_rollout};
 use super::state::{NodeState, node_states};
 use super::written::{Written, cleaned_up, held, reached, restored};
@@ -23,10 +22,6 @@ use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
 use crate::content::source::{Data, Source};
 
 /// What the controller writes, and what it reports.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "facts do not depend on each other"
-)]
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// What the pull secrets come to.
@@ -39,8 +34,6 @@ pub struct Plan {
     pub members: Vec<Member>,
     /// Enough canaries have had the revision.
     pub canary_passed: bool,
-    /// A rollback is due, which needs the history: see [`roll_back`].
-    pub needs_history: bool,
     /// Written before `global`, which no longer has this content.
     pub history: Option<HistoryWrite>,
     /// Written before `global`, which no longer has this revision.
@@ -64,163 +57,201 @@ impl Plan {
     }
 }
 
-/// Each node is judged once. Whether the rollout in force has to end first decides on the content, that on the course of the plan,
-/// and that on the goals of the nodes.
-pub fn plan(snapshot: &Snapshot) -> Plan {
+/// What is known before anything is decided that may need the history.
+pub struct Judged<'a> {
+    snapshot: &'a Snapshot<'a>,
+    states: Vec<NodeState<'a>>,
+    /// The rollout of the revision in force.
+    in_force: Rollout,
+    resolved: Resolved,
+    course: Course,
+}
+
+/// Judges each node, once. Whether the rollout in force has to end first decides on the content, and that on the course of the plan.
+pub fn judge<'a>(snapshot: &'a Snapshot<'a>) -> Judged<'a> {
     let Snapshot {
         config,
         secrets,
         recorded,
-        ..
-    } = snapshot;
-    let before = recorded.global.as_ref();
-    let states = node_states(snapshot);
-    let in_force = Rollout::of(&states, &config.spec, recorded, before.map(Target::of));
-    let resolved = resolved_for_rollout(&config.spec, secrets, before, &in_force);
-    let course = course(snapshot, resolved.desired.as_ref());
-    planned(snapshot, &states, resolved, course, before, in_force)
-}
-
-/// The plan that rejects the current additional Secret, once the history is read. `last`: the last one of it that was rolled out.
-/// If the current one equals that, a rollback would not help.
-pub fn roll_back(snapshot: &Snapshot, plan: Plan, last: &Source) -> Plan {
-    let desired = plan.resolved.desired.as_ref();
-    let additional = desired.and_then(|desired| desired.additional.as_ref());
-    let global = snapshot.recorded.global.as_ref();
-    let (Some(global), Some(additional), Source::Found(good)) = (global, additional, last) else {
-        return plan;
-    };
-    if good == additional {
-        return plan;
-    }
-    let before = rejecting(global, additional, good, &plan.members);
-    let (spec, recorded) = (&snapshot.config.spec, &snapshot.recorded);
-    let resolved = resolved(spec, &snapshot.secrets, Some(&before));
-    match &resolved.desired {
-        // If both do not fit, nothing changes.
-        Some(desired) if resolved.too_large.is_none() => {
-            let states = node_states(snapshot);
-            let in_force = Rollout::of(&states, spec, recorded, Some(Target::of(&before)));
-            let course = Course::to(recorded, Some(&before), desired, snapshot.new_id);
-            planned(snapshot, &states, resolved, course, Some(&before), in_force)
-        }
-        _ => plan,
-    }
-}
-
-fn rejecting(global: &Global, additional: &Data, good: &Data, members: &[Member]) -> Global {
-    let failed: Vec<&str> = failed(members).map(|m| m.name.as_str()).take(3).collect();
-    Global {
-        rejected: Some(additional.clone()),
-        rejected_reason: Some(format!(
-            "revision {} failed on {} and was rolled back on every node",
-            global.revision.number,
-            failed.join(", ")
-        )),
-        last_additional: Some(good.clone()),
-        // It comes from the history.
-        additional_was_rolled_out: true,
-        ..global.clone()
-    }
-}
-
-/// The plan that takes this course. `in_force`: the rollout of `before`'s revision.
-fn planned(
-    snapshot: &Snapshot,
-    states: &[NodeState],
-    resolved: Resolved,
-    course: Course,
-    before: Option<&Global>,
-    in_force: Rollout,
-) -> Plan {
-    let Snapshot {
-        config,
-        recorded,
-        agents,
-        nodes,
         clock,
-        refused,
         ..
     } = snapshot;
-    let (spec, last) = (&config.spec, in_force.outcome);
-    let next = if in_force.target == course.target {
-        in_force
-    } else {
-        // Each has thousands.
-        drop(in_force);
-        Rollout::of(states, spec, recorded, course.target)
-    };
-    let written = match (course.aim, &resolved.desired) {
-        (Aim::Reach(Goal::Revision(revision)), Some(desired)) => {
-            reached(snapshot, &resolved, desired, revision, before, last, &next)
-        }
-        (Aim::Reach(Goal::Restore), _) => restored(snapshot, last),
-        (Aim::Hold(_), _) => held(recorded, &next),
-        _ => Written::default(),
-    };
-    let is_held = matches!(course.aim, Aim::Hold(_));
-    let is_halted = next.outcome.is_halted;
-    let mut plan = Plan {
+    let (spec, before) = (&config.spec, recorded.global.as_ref());
+    let states = node_states(snapshot);
+    let in_force = Rollout::of(&states, spec, recorded, before.map(Target::of), clock.now);
+    let resolved = resolved_for_rollout(spec, secrets, before, &in_force);
+    let course = course(snapshot, before, resolved.desired.as_ref());
+    Judged {
+        snapshot,
+        states,
+        in_force,
         resolved,
-        aim: course.aim,
-        keeps_selector: keeps_selector(spec, nodes),
-        canary_passed: if is_held {
-            course.target.is_some_and(|target| target.canary_passed)
-        } else {
-            next.outcome.canary_passed
-        },
-        members: next.members,
-        needs_history: written.needs_history,
-        history: written.history,
-        rolled_out: written.rolled_out,
-        global: written.global,
-        removes_agents: agents.has_leftovers
-            && (written.removes_agents || course.aim == Aim::Nothing),
-        assignments: Vec::new(),
-        no_longer_abandoned: BTreeSet::new(),
-        forget: Forget::NotAsked,
-    };
-    if course.assigns {
-        let all_restore = || plan.members.iter().all(|it| it.goal == Goal::Restore);
-        let scope = Scope {
-            limits: (!is_held).then_some(&spec.rollout),
-            canary_passed: plan.canary_passed,
-            restores: if is_held {
-                recorded.is_restoring()
-            } else {
-                all_restore()
-            },
-            for_new_nodes: written.for_new_nodes,
+        course,
+    }
+}
+
+impl Judged<'_> {
+    /// A rollback is due, to the last additional Secret that was rolled out, which is in the history.
+    pub fn needs_history(&self) -> bool {
+        self.at_fault().is_some()
+    }
+
+    /// The revision in force that failed, and its additional Secret, if that is at fault and the user wants the last one back.
+    fn at_fault(&self) -> Option<(&Global, &Data)> {
+        let Snapshot {
+            config, recorded, ..
+        } = self.snapshot;
+        let global = recorded.global.as_ref()?;
+        let additional = self.resolved.desired.as_ref()?.additional.as_ref()?;
+        let rolls_back = self.course.aim == Aim::Reach(Goal::Revision(global.revision))
+            && self.in_force.step.outcome.rolls_back(&config.spec.rollout)
+            && !global.additional_was_rolled_out
+            && self.resolved.rejected.is_none();
+        rolls_back.then_some((global, additional))
+    }
+
+    /// What is in force instead of it if the current additional Secret is rejected, and what the pull secrets come to then. `None`:
+    /// that would not help.
+    fn rejecting(&self, last: &Source) -> Option<(Global, Resolved)> {
+        let (global, additional) = self.at_fault()?;
+        let Source::Found(good) = last else {
+            return None;
         };
-        plan.assignments = assignments(states, nodes, &plan.members, scope, clock.now);
-    }
-    let is_restored = plan.assignments.is_empty() && plan.members.iter().all(Member::is_done);
-    if plan.aim == Aim::Reach(Goal::Restore) && is_restored {
-        plan.aim = Aim::CleanUp;
-        plan.history = None;
-        // If that is refused, the deletion is tried all the same.
-        let is_refused = refused.of("Secret", GLOBAL_SECRET).is_some();
-        plan.global = cleaned_up(recorded).filter(|_| !is_refused);
-    }
-    plan.no_longer_abandoned = no_longer_abandoned(clock, nodes, &plan.members);
-    for name in &plan.no_longer_abandoned {
-        let object = nodes.objects.get(name);
-        if let Some(object) = object
-            && plan.assignments.iter().all(|(other, _)| other != name)
-        {
-            plan.assignments.push((name.clone(), object.spec.clone()));
+        if good == additional {
+            return None;
         }
+        let (number, members) = (global.revision.number, &self.in_force.members);
+        let before = Global {
+            rejected: Some(additional.clone()),
+            rejected_reason: Some(rejection(number, members, ("on", "on every node"))),
+            last_additional: Some(good.clone()),
+            // It comes from the history.
+            additional_was_rolled_out: true,
+            ..global.clone()
+        };
+        let Snapshot {
+            config, secrets, ..
+        } = self.snapshot;
+        let resolved = resolved(&config.spec, secrets, Some(&before));
+        // If both do not fit, nothing changes.
+        let fits = resolved.desired.is_some() && resolved.too_large.is_none();
+        fits.then_some((before, resolved))
     }
-    let goal = match plan.aim {
-        Aim::Hold(_) => None,
-        Aim::Reach(goal) => Some(goal),
-        Aim::Nothing | Aim::CleanUp => Some(Goal::Restore),
-    };
-    let additional = &plan.resolved.additional;
-    plan.forget = forget(config, recorded, goal, additional, is_halted);
-    let annotated = to_annotate(nodes, plan.forget, &plan.assignments);
-    plan.assignments.extend(annotated);
-    plan
+
+    /// The plan. `last`: the last additional Secret that was rolled out, if it [`needs_history`](Self::needs_history).
+    pub fn plan(mut self, last: &Source) -> Plan {
+        let snapshot = self.snapshot;
+        if let Some((before, resolved)) = self.rejecting(last) {
+            self.course = course(snapshot, Some(&before), resolved.desired.as_ref());
+            self.resolved = resolved;
+            return self.planned(Some(&before));
+        }
+        self.planned(snapshot.recorded.global.as_ref())
+    }
+
+    /// The plan that takes this course. `before`: what is in force, or what a rollback leaves of it.
+    fn planned(self, before: Option<&Global>) -> Plan {
+        let Self {
+            snapshot,
+            states,
+            in_force,
+            resolved,
+            course,
+        } = self;
+        let Snapshot {
+            config,
+            recorded,
+            agents,
+            nodes,
+            clock,
+            refused,
+            ..
+        } = snapshot;
+        let spec = &config.spec;
+        let last = in_force.step.outcome;
+        let next = if in_force.target == course.target {
+            in_force
+        } else {
+            // Each has thousands.
+            drop(in_force);
+            Rollout::of(&states, spec, recorded, course.target, clock.now)
+        };
+        let written = match (course.aim, &resolved.desired) {
+            (Aim::Reach(Goal::Revision(revision)), Some(desired)) => {
+                reached(snapshot, &resolved, desired, revision, before, last, &next)
+            }
+            (Aim::Reach(Goal::Restore), _) => restored(snapshot, last),
+            (Aim::Hold(_), _) => held(recorded, &next),
+            _ => Written::default(),
+        };
+        let is_held = matches!(course.aim, Aim::Hold(_));
+        let is_halted = next.step.outcome.is_halted;
+        let mut plan = Plan {
+            resolved,
+            aim: course.aim,
+            keeps_selector: keeps_selector(spec, nodes),
+            canary_passed: if is_held {
+                course.target.is_some_and(|it| it.ledger.canary_passed)
+            } else {
+                next.step.outcome.ledger.canary_passed
+            },
+            members: next.members,
+            history: written.history,
+            rolled_out: written.rolled_out,
+            global: written.global,
+            removes_agents: agents.has_leftovers
+                && (written.removes_agents || course.aim == Aim::Nothing),
+            assignments: Vec::new(),
+            no_longer_abandoned: BTreeSet::new(),
+            forget: Forget::NotAsked,
+        };
+        if course.assigns {
+            let all_restore = || plan.members.iter().all(|it| it.goal == Goal::Restore);
+            let scope = Scope {
+                next: (!is_held).then_some(&next.step.next),
+                restores: if is_held {
+                    recorded.is_restoring()
+                } else {
+                    all_restore()
+                },
+                for_new_nodes: written.for_new_nodes,
+            };
+            plan.assignments = assignments(&states, nodes, &plan.members, scope, clock.now);
+        }
+        let is_restored = plan.assignments.is_empty() && plan.members.iter().all(Member::is_done);
+        if plan.aim == Aim::Reach(Goal::Restore) && is_restored {
+            plan.aim = Aim::CleanUp;
+            plan.history = None;
+            // If that is refused, the deletion is tried all the same.
+            let is_refused = refused.of("Secret", GLOBAL_SECRET).is_some();
+            plan.global = cleaned_up(recorded).filter(|_| !is_refused);
+        }
+        plan.no_longer_abandoned = no_longer_abandoned(clock, nodes, &plan.members);
+        for name in &plan.no_longer_abandoned {
+            let object = nodes.objects.get(name);
+            if let Some(object) = object
+                && plan.assignments.iter().all(|(other, _)| other != name)
+            {
+                plan.assignments.push((name.clone(), object.spec.clone()));
+            }
+        }
+        let goal = match plan.aim {
+            Aim::Hold(_) => None,
+            Aim::Reach(goal) => Some(goal),
+            Aim::Nothing | Aim::CleanUp => Some(Goal::Restore),
+        };
+        let additional = &plan.resolved.additional;
+        plan.forget = forget(config, recorded, goal, additional, is_halted);
+        let annotated = to_annotate(nodes, plan.forget, &plan.assignments);
+        plan.assignments.extend(annotated);
+        plan
+    }
+}
+
+/// The plan with an empty history.
+#[cfg(any(test, feature = "testing"))]
+pub fn plan(snapshot: &Snapshot) -> Plan {
+    judge(snapshot).plan(&Source::Absent)
 }
 
 #[cfg(test)]

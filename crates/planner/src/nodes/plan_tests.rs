@@ -49,10 +49,7 @@ pub(crate) fn line(snapshot: &Snapshot) -> String {
 
 /// The plan with the history, where that is needed.
 pub(crate) fn with_history(snapshot: &Snapshot, last: &Source) -> Plan {
-    match plan(snapshot) {
-        plan if plan.needs_history => roll_back(snapshot, plan, last),
-        plan => plan,
-    }
+    judge(snapshot).plan(last)
 }
 
 fn in_one_line(plan: Plan) -> String {
@@ -1278,7 +1275,7 @@ fn a_failed_rollout_is_rolled_back_if_configured() {
     };
     let padded = |text: &str| format!("{text}{}", " ".repeat(600_000));
     let data = |text: &str| Data(Some(text.as_bytes().to_vec()));
-    assert!(plan(&failed()).needs_history);
+    assert!(judge(&failed()).needs_history());
     for (case, snapshot, last, expected) in [
         (
             "there is no earlier revision",

@@ -4,7 +4,7 @@ use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::rollout::{self, Member};
 
 use super::input::PullSecrets;
-use super::outcome::Rollout;
+use super::members::Rollout;
 use crate::content::resolve::{Resolved, Scopes, resolve};
 use crate::content::secret::Global;
 
@@ -52,15 +52,15 @@ fn is_in_force(global: &Global, resolved: &Resolved) -> bool {
 /// Whether its rollout has halted, or ends soon what it is at.
 fn is_tried(spec: &GlobalPullSecretSpec, global: &Global, in_force: &Rollout) -> bool {
     let (limits, members) = (&spec.rollout, &in_force.members);
-    let goal = in_force.target.map(|target| target.goal);
+    let goal = in_force.target.map(|target| target.ledger.goal);
     let Some(goal) = goal.filter(|goal| members.iter().any(|member| member.goal == *goal)) else {
         return false;
     };
     if global.rolled_out.is_some() || limits.paused {
         return false;
     }
-    in_force.outcome.is_halted
-        || if in_force.outcome.canary_passed {
+    in_force.step.outcome.is_halted
+        || if in_force.step.outcome.ledger.canary_passed {
             members.iter().any(Member::waits_in_place)
         } else {
             rollout::stuck_canaries(members, goal, limits).is_none()

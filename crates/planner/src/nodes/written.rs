@@ -1,11 +1,12 @@
 //! What a plan writes to `global-pull-secret`, and keeps of what that had. Pure.
 
-use globalps_core::api::{DeliveryType, Kubelet, OnFailure};
-use globalps_core::rollout::{Member, Revision};
+use globalps_core::api::{DeliveryType, Kubelet};
+use globalps_core::rollout::{Member, Outcome, Revision};
 use globalps_provider::Content;
+use jiff::Timestamp;
 
 use super::input::{Recorded, Snapshot};
-use super::outcome::{Outcome, Rollout, fleet_revision};
+use super::members::{Rollout, Target};
 use crate::content::history::HistoryWrite;
 use crate::content::resolve::{Desired, Resolved};
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
@@ -16,8 +17,6 @@ pub(super) struct Written {
     pub(super) global: Option<GlobalWrite>,
     pub(super) history: Option<HistoryWrite>,
     pub(super) rolled_out: Option<RolledOutWrite>,
-    /// A rollback is due.
-    pub(super) needs_history: bool,
     /// Nodes no longer get anything, all of them are restored, and that is recorded.
     pub(super) removes_agents: bool,
     /// The revision that new nodes get.
@@ -26,12 +25,18 @@ pub(super) struct Written {
 
 /// Every node keeps its content; new nodes get the fleet's, if any node has some. What needs no limits continues.
 pub(super) fn held(recorded: &Recorded, next: &Rollout) -> Written {
-    let (global, older) = (recorded.global.as_ref(), recorded.rolled_out_revision);
-    let global = global.filter(|_| next.target.is_some());
-    let is_halted = next.outcome.is_halted;
+    let older = recorded.rolled_out_revision;
+    // The limits may not be the user's: what is recorded counts.
+    let for_new = |target: Target| {
+        let outcome = Outcome {
+            ledger: target.ledger,
+            ..next.step.outcome
+        };
+        outcome.for_new(older, true)
+    };
     Written {
         global: lost(recorded),
-        for_new_nodes: global.and_then(|it| fleet_revision(older, it, true, is_halted)),
+        for_new_nodes: next.target.and_then(for_new),
         ..Written::default()
     }
 }
@@ -68,9 +73,8 @@ pub(super) fn reached(
     let had_config_file = before.is_some_and(|global| global.config_file.is_some());
     // First record that nothing is left on the nodes.
     let removes_agents = is_off_nodes && !had_config_file;
-    let rolled_out = same
-        .and_then(|global| global.rolled_out)
-        .or_else(|| next.outcome.is_complete.then_some(now));
+    let outcome = next.step.outcome;
+    let ledger = outcome.ledger;
     let global = Global {
         revision,
         content: None,
@@ -79,10 +83,10 @@ pub(super) fn reached(
         last_additional: desired.additional.clone(),
         last_original: desired.original.clone(),
         last_sources: desired.sources.clone(),
-        canary_passed: next.outcome.canary_passed,
-        rolled_out,
+        canary_passed: ledger.canary_passed,
+        rolled_out: ledger.rolled_out,
         restoring: false,
-        additional_was_rolled_out: rolled_out.is_none()
+        additional_was_rolled_out: ledger.rolled_out.is_none()
             && before.is_some_and(|global| {
                 global.last_additional == desired.additional
                     && (global.additional_was_rolled_out || global.rolled_out.is_some())
@@ -97,27 +101,16 @@ pub(super) fn reached(
     let replaced = before.filter(|_| same.is_none());
     let history = replaced
         .filter(|global| spec.history_limit > 0 && global.last_additional != desired.additional);
-    // The additional Secret of this revision is at fault, and the user wants the last valid one back.
-    let needs_history = next.outcome.is_halted
-        && same.is_some()
-        && spec.rollout.on_failure == OnFailure::Rollback
-        && !spec.rollout.paused
-        && desired.additional.is_some()
-        && global.rolled_out.is_none()
-        && !global.additional_was_rolled_out
-        && resolved.rejected.is_none();
     let is_written =
         !recorded.global_is_lost && same.is_some_and(|before| before.has_same_state(&global));
-    let replaced = replaced.and_then(|global| last.content(global, now));
+    let replaced = replaced.and_then(|global| replaced_content(last, global));
     // What is written now replaces the one before it.
     let older = replaced.as_ref().map(|write| write.revision);
     let older = older.or(recorded.rolled_out_revision);
-    let (is_paused, is_halted) = (spec.rollout.paused, next.outcome.is_halted);
     Written {
-        for_new_nodes: fleet_revision(older, &global, is_paused, is_halted),
-        history: history.and_then(|global| last.history(global, now)),
+        for_new_nodes: outcome.for_new(older, spec.rollout.paused),
+        history: history.and_then(|global| replaced_additional(last, global, now)),
         rolled_out: replaced,
-        needs_history,
         removes_agents,
         global: (!is_written).then(|| GlobalWrite {
             content: content(same, desired),
@@ -139,7 +132,7 @@ pub(super) fn restored(snapshot: &Snapshot, last: Outcome) -> Written {
             let config_file = config_file(&spec.kubelet, Some(global));
             restoring(global, config_file)
         }),
-        history: history.and_then(|global| last.history(global, snapshot.clock.now)),
+        history: history.and_then(|global| replaced_additional(last, global, snapshot.clock.now)),
         ..Written::default()
     }
 }
@@ -149,6 +142,28 @@ pub(super) fn cleaned_up(recorded: &Recorded) -> Option<GlobalWrite> {
     let global = recorded.global.as_ref();
     let global = global.filter(|global| global.config_file.is_some())?;
     restoring(global, None)
+}
+
+/// The replaced additional Secret for the history, if it was rolled out to every node, with this revision or an earlier one.
+fn replaced_additional(last: Outcome, global: &Global, now: Timestamp) -> Option<HistoryWrite> {
+    let rolled_out = last.ledger.rolled_out.filter(|_| !global.restoring);
+    let earlier = global.additional_was_rolled_out.then_some(now);
+    Some(HistoryWrite {
+        revision: global.revision.number,
+        rolled_out: rolled_out.or(earlier)?,
+        additional: global.last_additional.clone()?,
+    })
+}
+
+/// The replaced content, if it passed its canary and did not fail: new nodes get it until a later one has.
+fn replaced_content(last: Outcome, global: &Global) -> Option<RolledOutWrite> {
+    let for_new = last.for_new(None, false);
+    let is_for_new = for_new.is_some() && !global.restoring;
+    let content = global.content.clone().filter(|_| is_for_new)?;
+    Some(RolledOutWrite {
+        revision: global.revision,
+        content,
+    })
 }
 
 /// Equivalent content keeps the bytes that the nodes have.

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::names::operator_secret;
 use jiff::Timestamp;
 
-use super::views::{CatalogSecret, CatalogView, CsvView, Id, SubscriptionView};
+use super::views::{CatalogSecret, CatalogView, CsvView, SubscriptionView};
+use crate::targets::Id;
 use crate::targets::account::AccountView;
 use crate::targets::memory::Memory;
-use crate::targets::namespace::NamespaceView;
+use crate::targets::namespace::{NamespaceView, is_going};
+use crate::targets::write::CopyContent;
 
 /// The plan's input. The maps of objects in namespaces are by `namespace/name`.
 pub struct Input<'a> {
@@ -45,23 +47,12 @@ pub enum Known {
     /// It wrote the copy.
     Written {
         /// Which it has, unless another client changed it.
-        content: Content,
+        content: CopyContent,
         /// By the monotonic clock.
         at: Timestamp,
     },
     /// It does not exist.
     Deleted,
-}
-
-/// The content of a copy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Content {
-    /// The catalog's Secret.
-    pub source: Id,
-    /// From [`CatalogSecret`].
-    pub edition: u64,
-    /// Name and uid of each `ClusterServiceVersion` that needs it. The garbage collector removes the copy with the last of them.
-    pub owners: BTreeSet<(String, String)>,
 }
 
 /// A desired copy.
@@ -94,14 +85,6 @@ pub(super) fn key((namespace, name): &Id) -> String {
     AccountView::key_of(namespace, name)
 }
 
-impl Input<'_> {
-    /// Whether the namespace is terminating, which removes everything in it.
-    pub(super) fn is_going(&self, namespace: &str) -> bool {
-        let namespace = self.namespaces.get(namespace);
-        namespace.is_none_or(|namespace| namespace.is_terminating)
-    }
-}
-
 impl<'a> Wants<'a> {
     pub(super) fn of(input: &Input<'a>) -> Self {
         let mut wants = Self::default();
@@ -112,7 +95,8 @@ impl<'a> Wants<'a> {
             };
             let namespace = &subscription.id.0;
             let is_excluded = |namespace: &NamespaceView| namespace.is_marked_excluded;
-            if input.is_going(namespace) || input.namespaces.get(namespace).is_some_and(is_excluded)
+            if is_going(input.namespaces, namespace)
+                || input.namespaces.get(namespace).is_some_and(is_excluded)
             {
                 continue;
             }

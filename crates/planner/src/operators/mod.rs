@@ -3,5 +3,5 @@
 pub mod input;
 pub mod olm;
 pub mod plan;
-pub mod summary;
+pub mod report;
 pub mod views;

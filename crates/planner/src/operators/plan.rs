@@ -6,106 +6,50 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::reasons::Reason;
-use globalps_core::references::Change;
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 
-use super::input::{Content, Copies, Input, Known, Operator, Wanted, Wants};
-use super::summary::Summary;
-use super::views::Id;
-use crate::targets::WRITES;
+use super::input::{Copies, Input, Known, Wanted, Wants};
 use crate::targets::account::AccountView;
+use crate::targets::namespace::is_going;
+use crate::targets::plan::{DeliveryPlan, Diff};
+use crate::targets::write::{Content, CopyContent, Write};
+use crate::targets::{Id, WRITES};
 
 /// A copy is written again after this time, because another client may have changed or deleted it.
 const AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
-/// One request to the API server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Write {
-    /// Write the copy.
-    Copy {
-        /// Namespace and name.
-        id: Id,
-        /// Which catalog's Secret, in which edition.
-        content: Content,
-    },
-    /// Delete the copy, if the controller created it.
-    Delete {
-        /// Namespace and name.
-        id: Id,
-    },
-    /// Change the references of the service account with this key. `what`: all that it should have.
-    Account {
-        /// `namespace/name`.
-        key: String,
-        /// What to add and what to remove.
-        change: Change,
-        /// Names of Secrets, separated by commas.
-        what: String,
-        /// Another client has removed a reference.
-        is_restore: bool,
-    },
-}
-
-impl Write {
-    /// The key of its object in the memory.
-    pub fn key(&self) -> String {
-        match self {
-            Self::Copy { id, .. } | Self::Delete { id } => copy_key(id),
-            Self::Account { key, .. } => key.clone(),
-        }
-    }
-}
-
-/// Distinct from the keys of service accounts.
-fn copy_key((namespace, name): &Id) -> String {
-    format!("{namespace}/secrets/{name}")
-}
-
-/// What the controller writes, and what it reports.
-#[derive(Clone, Debug, Default)]
-pub struct OperatorsPlan {
-    /// In order: no reference before its Secret.
-    pub writes: Vec<Write>,
-    /// When to plan again without an event.
-    pub again_at: Option<Timestamp>,
-    /// For the status and the metrics.
-    pub summary: Summary,
-}
-
-/// Reason and message.
-type ReasonAndMessage = (Reason, String);
-
-/// Decides everything for the operators. Pure: the same input has the same plan.
-pub fn plan(input: &Input) -> OperatorsPlan {
+/// Decides everything for the operators. Pure: the same input has the same plan, in which no copy is written before its record.
+pub fn plan(input: &Input) -> DeliveryPlan {
     let wants = Wants::of(input);
-    let mut plan = OperatorsPlan::default();
-    let account_write = |account| account_write(input, &wants, account);
+    let mut plan = DeliveryPlan::default();
     let accounts = wants.references.keys();
-    let accounts = accounts.filter_map(|key| input.accounts.get(key));
+    let accounts = accounts.filter_map(|key| {
+        let diff = match input.accounts.get(key) {
+            Some(account) => references_of(input, &wants, account)?,
+            None => Diff::failed((Reason::ServiceAccountMissing, missing(key))),
+        };
+        Some((key, diff))
+    });
+    let accounts: BTreeMap<&String, Diff> = accounts.collect();
     let copies = wants.copies.iter();
-    let copies = copies.filter_map(|(id, wanted)| copy_write(input, id, wanted));
-    let left_over = left_over(input, &wants);
-    let deletions = left_over
-        .iter()
-        .filter(|id| may_attempt(input, &copy_key(id)))
-        .map(|id| Write::Delete { id: id.clone() });
-    let is_left_over = |account: &&AccountView| !wants.references.contains_key(&account.key());
-    let others = attached(input).filter(is_left_over);
-    let writes = accounts.filter_map(account_write).chain(copies);
-    let writes = writes
-        .chain(deletions)
-        .chain(others.filter_map(account_write));
-    plan.writes = writes.take(WRITES).collect();
-    let summary = &mut plan.summary;
+    let copies: BTreeMap<&Id, Diff> = copies
+        .map(|(id, wanted)| (id, copy_of(input, id, wanted)))
+        .collect();
     for operator in &wants.operators {
-        summary.total += 1;
-        match error_of(input, &wants, operator) {
-            Some((reason, message)) => summary.fail(operator.id, reason, &message),
-            None => summary.synced += usize::from(is_synced(input, &wants, operator)),
-        }
+        let copies = operator.copies.iter().filter_map(|id| copies.get(id));
+        let keys = operator.accounts.iter();
+        let accounts = keys.filter_map(|key| accounts.get(key));
+        plan.count(&operator.id.0, &operator.id.1, copies.chain(accounts));
     }
-    summary.accounts = attached(input).count();
-    summary.is_clean = !input.is_enabled && summary.accounts == 0 && left_over.is_empty();
+    let left_over = left_over(input, &wants);
+    plan.summary.accounts = attached(input).count();
+    plan.summary.is_clean = !input.is_enabled && plan.summary.accounts == 0 && left_over.is_empty();
+    let deletions = left_over.into_iter().map(|id| {
+        let write = Write::Delete { id, version: None };
+        Diff::of(write, input.memory, input.now)
+    });
+    let others = attached(input).filter(|it| !wants.references.contains_key(&it.key()));
+    let others = others.filter_map(|account| references_of(input, &wants, account));
     let written = wants
         .copies
         .keys()
@@ -115,6 +59,9 @@ pub fn plan(input: &Input) -> OperatorsPlan {
         });
     let retry_at = input.memory.next_retry(input.now);
     plan.again_at = written.filter(|at| *at > input.now).chain(retry_at).min();
+    let diffs = accounts.into_values().chain(copies.into_values());
+    let diffs = diffs.chain(deletions).chain(others);
+    plan.writes = diffs.filter_map(|diff| diff.write).take(WRITES).collect();
     plan
 }
 
@@ -134,9 +81,8 @@ pub fn forget(copies: &mut Copies, accounts: &BTreeMap<String, AccountView>) {
     });
 }
 
-fn may_attempt(input: &Input, key: &str) -> bool {
-    let failure = input.memory.failure(key);
-    failure.is_none_or(|failure| failure.retry_at <= input.now)
+fn missing(key: &str) -> String {
+    format!("ServiceAccount `{key}`, which a Deployment of the operator uses, does not exist")
 }
 
 /// Copies that may exist but are not needed.
@@ -147,95 +93,68 @@ fn left_over(input: &Input, wants: &Wants) -> BTreeSet<Id> {
     });
     let all = recorded.chain(input.copies.keys().cloned());
     all.filter(|id| !wants.copies.contains_key(id) && input.copies.get(id) != Some(&Known::Deleted))
-        .filter(|id| !input.is_going(&id.0))
+        .filter(|id| !is_going(input.namespaces, &id.0))
         .collect()
 }
 
 /// Service accounts with a reference of the controller.
 fn attached<'a>(input: &Input<'a>) -> impl Iterator<Item = &'a AccountView> {
     let accounts = input.accounts.values();
-    accounts.filter(|account| account.is_attached() && !input.is_going(&account.namespace))
+    accounts
+        .filter(|account| account.is_attached() && !is_going(input.namespaces, &account.namespace))
 }
 
-fn names<'a>(wants: &'a Wants, account: &AccountView) -> BTreeSet<&'a str> {
-    let wanted = wants.references.get(&account.key()).into_iter().flatten();
-    wanted.map(String::as_str).collect()
-}
-
-/// All that the service account should have, for the memory.
-fn what(wants: &Wants, account: &AccountView) -> String {
-    let names: Vec<&str> = names(wants, account).into_iter().collect();
-    names.join(",")
-}
-
-/// What the service account lacks or has too much. The record of a copy stays until the copy is deleted.
-fn change(input: &Input, wants: &Wants, account: &AccountView) -> Option<Change> {
-    if account.is_being_deleted || account.has_too_many {
-        return None;
-    }
-    let is_there = |name: &str| {
+/// The record of a copy stays until the copy is deleted.
+fn references_of(input: &Input, wants: &Wants, account: &AccountView) -> Option<Diff> {
+    let names = wants.references.get(&account.key()).into_iter().flatten();
+    let names = names.map(String::as_str).collect();
+    let may_exist = |name: &str| {
         let id = (account.namespace.clone(), name.to_owned());
         !wants.copies.contains_key(&id) && input.copies.get(&id) != Some(&Known::Deleted)
     };
-    let wanted = names(wants, account);
-    account.references.change_of_own(&wanted, is_there)
+    Diff::of_account(account, &names, true, may_exist, input.memory, input.now)
 }
 
-fn account_write(input: &Input, wants: &Wants, account: &AccountView) -> Option<Write> {
-    let change = change(input, wants, account)?;
-    let key = account.key();
-    let what = what(wants, account);
-    let is_restore = is_restore(input, account, &change, &what);
-    let is_contested = is_restore && input.memory.is_contested(&key, &what, input.now);
-    (!is_contested && may_attempt(input, &key)).then_some(Write::Account {
-        key,
-        change,
-        what,
-        is_restore,
-    })
-}
-
-/// Whether another client has removed a reference, maybe with its record, as the Operator Lifecycle Manager does in an upgrade.
-fn is_restore(input: &Input, account: &AccountView, change: &Change, what: &str) -> bool {
-    let was_written = input.memory.has_written(&account.key(), what);
-    account.references.is_restore(change) || was_written && !change.added.is_empty()
-}
-
-fn copy_write(input: &Input, id: &Id, wanted: &Wanted) -> Option<Write> {
-    let secret = input.secrets.get(&wanted.source)?;
-    if secret.error.is_some() || !may_attempt(input, &copy_key(id)) {
-        // An existing copy stays.
-        return None;
-    }
-    let accounts = || {
-        wanted
-            .accounts
-            .iter()
-            .filter_map(|key| input.accounts.get(key))
+fn copy_of(input: &Input, id: &Id, wanted: &Wanted) -> Diff {
+    let Some(secret) = input.secrets.get(&wanted.source) else {
+        return Diff::default();
     };
-    if !accounts().any(|account| records(account, &id.1)) {
-        return None;
+    if let Some(error) = &secret.error {
+        // An existing copy stays.
+        return Diff::failed(error.clone());
     }
-    let content = Content {
+    let content = CopyContent {
         source: wanted.source.clone(),
         edition: secret.edition,
         owners: wanted.owners.clone(),
     };
-    let is_due = match input.copies.get(id) {
+    let accounts = || {
+        let accounts = wanted.accounts.iter();
+        accounts.filter_map(|key| input.accounts.get(key))
+    };
+    let is_recorded = accounts().any(|account| records(account, &id.1));
+    let (is_synced, is_due) = match input.copies.get(id) {
         Some(Known::Written { content: known, at }) => {
             let is_rotation = known.edition != content.edition;
             let is_other = *known != content || *at + AGAIN <= input.now;
-            is_other && !(input.paused && is_rotation)
+            (!is_rotation, is_other && !(input.paused && is_rotation))
         }
         // A new leader does not know whether it exists and with which content. A new operator must not wait.
         Some(Known::Deleted) | None => {
-            !input.paused || accounts().any(|account| input.memory.wrote_any(&account.key()))
+            let mut accounts = accounts();
+            let is_new = accounts.any(|account| input.memory.wrote_any(&account.key()));
+            (false, !input.paused || is_new)
         }
     };
-    is_due.then(|| Write::Copy {
+    let write = Write::Secret {
         id: id.clone(),
-        content,
-    })
+        content: Content::Copy(content),
+        is_restore: false,
+    };
+    let mut diff = Diff::of(write, input.memory, input.now);
+    diff.is_synced = is_synced;
+    diff.write.take_if(|_| !(is_recorded && is_due));
+    diff
 }
 
 fn records(account: &AccountView, name: &str) -> bool {
@@ -244,61 +163,6 @@ fn records(account: &AccountView, name: &str) -> bool {
         .recorded
         .iter()
         .any(|known| **known == *name)
-}
-
-/// Why the operator isn't in the desired state.
-fn error_of(input: &Input, wants: &Wants, operator: &Operator) -> Option<ReasonAndMessage> {
-    let of = |key: &str| {
-        let failure = input.memory.failure(key)?;
-        Some((failure.reason, failure.message.clone()))
-    };
-    for id in &operator.copies {
-        let secret = input.secrets.get(&wants.copies.get(id)?.source);
-        let error = secret.and_then(|secret| secret.error.clone());
-        if let Some(error) = error.or_else(|| of(&copy_key(id))) {
-            return Some(error);
-        }
-    }
-    for key in &operator.accounts {
-        let Some(account) = input.accounts.get(key) else {
-            let message = format!(
-                "ServiceAccount `{key}`, which a Deployment of the operator uses, does not exist"
-            );
-            return Some((Reason::ServiceAccountMissing, message));
-        };
-        if account.has_too_many {
-            return Some(AccountView::too_many(key));
-        }
-        let Some(change) = change(input, wants, account) else {
-            continue;
-        };
-        let what = what(wants, account);
-        if input.memory.is_contested(key, &what, input.now) {
-            return Some((Reason::Conflict, AccountView::conflict(key)));
-        }
-        if let Some(error) = of(key).filter(|_| !change.added.is_empty()) {
-            return Some(error);
-        }
-    }
-    None
-}
-
-fn is_synced(input: &Input, wants: &Wants, operator: &Operator) -> bool {
-    let has_copy = |id: &Id| {
-        let wanted = wants.copies.get(id);
-        let secret = wanted.and_then(|wanted| input.secrets.get(&wanted.source));
-        match (input.copies.get(id), secret) {
-            (Some(Known::Written { content, .. }), Some(secret)) => {
-                content.edition == secret.edition
-            }
-            _ => false,
-        }
-    };
-    let is_attached = |key: &String| {
-        let account = input.accounts.get(key);
-        account.is_some_and(|account| change(input, wants, account).is_none())
-    };
-    operator.copies.iter().all(has_copy) && operator.accounts.iter().all(is_attached)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use kube::{Resource, ResourceExt as _};
 
 use super::olm::OlmObject;
 use crate::content::source::{Data, Source};
-use crate::targets::version;
+use crate::targets::{Id, ReasonAndMessage, version};
 
 /// Label of the copies of a `ClusterServiceVersion` in other namespaces, where no operator runs.
 pub const COPIED_LABEL: &str = "olm.copiedFrom";
@@ -24,9 +24,6 @@ fn names(all: impl IntoIterator<Item = String>) -> BTreeSet<String> {
     let names = names.filter(|name| (1..=NAME_LIMIT).contains(&name.len()));
     names.take(NAMES).collect()
 }
-
-/// Namespace and name of an object.
-pub type Id = (String, String);
 
 /// No object has a longer name, so nothing is found by it.
 fn shortened(mut name: String) -> String {
@@ -139,7 +136,7 @@ pub struct CatalogSecret {
     /// Increases with each change of the content. A new leader starts again at 1.
     pub edition: u64,
     /// Reason and message; `None`: it can be copied.
-    pub error: Option<(Reason, String)>,
+    pub error: Option<ReasonAndMessage>,
 }
 
 impl CatalogSecret {

@@ -1,4 +1,4 @@
-//! What one leader remembers of failed writes: the error of each object, and when it is written again. Pure.
+//! One leader's record of failed writes: the error of each object, and when it is retried. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Failure {
         now.duration_since(self.since)
     }
 
-    /// What it means for a member of a rollout.
+    /// The effect on a member of a rollout.
     pub fn of_member(&self, now: Timestamp) -> Refused {
         Refused {
             backs_off: now < self.retry_at,
@@ -110,7 +110,7 @@ impl Failures {
         self.now
     }
 
-    /// As last set.
+    /// The time that was set last.
     pub fn now(&self) -> Timestamp {
         self.now
     }
@@ -131,7 +131,7 @@ impl Failures {
         (!self.is_empty()).then(|| self.get(&title(kind, name)))?
     }
 
-    /// Time of the next attempt that was not due at this time. Those that were due are made now, or are no longer needed.
+    /// Time of the next attempt that was not due at this time. Attempts that were due are made now, or are no longer needed.
     pub fn next_retry(&self, now: Timestamp) -> Option<Timestamp> {
         let retries = self.by_object.values().map(|failure| failure.retry_at);
         retries.filter(|at| *at > now).min()
@@ -189,7 +189,7 @@ impl Failures {
         self.by_object.insert(object.to_owned(), failure);
     }
 
-    /// As if this time had passed.
+    /// Simulates that this time has passed.
     #[cfg(any(test, feature = "testing"))]
     pub fn age(&mut self, time: SignedDuration) {
         for failure in self.by_object.values_mut() {

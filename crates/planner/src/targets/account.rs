@@ -8,6 +8,8 @@ use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::ReasonAndMessage;
+
 /// Maximum size of the names of the pull secrets that a service account refers to, in bytes. Kubernetes has no limit, and all
 /// accounts are in memory.
 const REFERENCES: usize = 4096;
@@ -76,15 +78,8 @@ impl AccountView {
         Self::key_of(&self.namespace, &self.name)
     }
 
-    /// Message for a service account whose reference is not restored for a while.
-    pub fn conflict(key: &str) -> String {
-        format!(
-            "another client has removed the reference of ServiceAccount `{key}` five times, so globalps stopped restoring it for ten minutes"
-        )
-    }
-
     /// Reason and message for a service account that [`Self::has_too_many`] references.
-    pub fn too_many(key: &str) -> (Reason, String) {
+    pub(super) fn too_many(key: &str) -> ReasonAndMessage {
         let message = format!(
             "ServiceAccount `{key}` has more than {} KiB of `imagePullSecrets` or {} KiB of `secrets`, so globalps does not change it: remove some",
             REFERENCES >> 10,

@@ -29,12 +29,12 @@ impl Restores {
     }
 }
 
-/// All times are by the monotonic clock. Keys are namespaces, and service accounts as `namespace/name`.
+/// All times are by the monotonic clock. Keys are those of the writes, and begin with the namespace.
 #[derive(Clone, Debug)]
 pub struct Memory {
     failures: Failures,
     restores: BTreeMap<String, Restores>,
-    /// What this leader has written: the content's identity; empty for a reference.
+    /// What this leader has written.
     written: BTreeMap<String, Box<str>>,
 }
 

@@ -1,5 +1,7 @@
 //! Namespaces, reduced to what the plan needs: there are thousands.
 
+use std::collections::BTreeMap;
+
 use globalps_core::namespaces::is_marked_excluded;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -21,6 +23,12 @@ pub struct NamespaceView {
     pub is_marked_excluded: bool,
     /// The API server rejects new objects there.
     pub is_terminating: bool,
+}
+
+/// Whether the namespace is terminating, which removes everything in it, or does not exist.
+pub(crate) fn is_going(namespaces: &BTreeMap<String, NamespaceView>, name: &str) -> bool {
+    let namespace = namespaces.get(name);
+    namespace.is_none_or(|namespace| namespace.is_terminating)
 }
 
 impl From<PartialObjectMeta<Namespace>> for NamespaceView {

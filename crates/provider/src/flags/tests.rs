@@ -224,7 +224,7 @@ fn spelled(value: &[u8], style: u8, random: &mut impl FnMut(u8) -> u8) -> Vec<u8
     for byte in value {
         let is_newline = matches!(byte, b'\n' | b'\r');
         match style {
-            // In single quotes, a quote ends them.
+            // A quote ends a single-quoted text.
             0 if *byte == b'\'' => text.extend(b"'\"'\"'"),
             0 => text.push(*byte),
             1 => {
@@ -371,7 +371,7 @@ proptest! {
             .zip([(places.0, forms.0), (places.1, forms.1)])
         {
             let place = place.min(with.len());
-            // Not between the other flag and its value.
+            // Must not separate the other flag from its value.
             let place = if place > 0 && with[place - 1] == CONFIG_FLAG { place - 1 } else { place };
             let words = if is_one { vec![format!("{flag}={path}")] } else { vec![flag.to_owned(), path.to_owned()] };
             with.splice(place..place, words);

@@ -1,5 +1,5 @@
-//! The part of an API server that one syncer uses: the node's object with list, watch and status patches, and the
-//! Secrets with its content, on the loopback address.
+//! The part of an API server that one syncer uses, on the loopback address: the node's object with list, watch and
+//! status patches, and the Secrets with its content.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ pub enum Secret {
     },
 }
 
-/// Id of every revision.
+/// Id of every revision here.
 const REVISION_ID: &str = "00000000000000a1";
 
 impl Secret {
@@ -115,7 +115,7 @@ pub struct Reported {
     pub phase: String,
     pub reason: String,
     pub message: String,
-    /// Generation of the object that the status is about.
+    /// Generation of the object that the status describes.
     generation: i64,
     asked: i64,
 }
@@ -185,7 +185,7 @@ impl Api {
         self.address
     }
 
-    /// Writes what a pod has of its account.
+    /// Writes the files of a pod's service account.
     pub(super) fn write_account(&self, directory: &Path) -> Result<()> {
         fs::create_dir_all(directory)?;
         for (name, text) in [
@@ -198,7 +198,7 @@ impl Api {
         Ok(())
     }
 
-    /// Changes the object; `None` deletes it. From now on its content is in `global-pull-secret`.
+    /// Changes the object; `None` deletes it. Its content is then in `global-pull-secret`.
     pub(super) fn ask(&self, ask: Option<Ask>) {
         if let Some(ask) = &ask {
             self.secret(GLOBAL_SECRET, ask.secret());
@@ -206,7 +206,7 @@ impl Api {
         self.assign(ask);
     }
 
-    /// Changes only the object, and not its status.
+    /// Changes only the object, but not its status.
     pub(super) fn assign(&self, ask: Option<Ask>) {
         let mut state = self.api.state();
         let Some(mut object) = ask.map(|ask| ask.object()) else {
@@ -219,7 +219,7 @@ impl Api {
         state.store(&node_path(), object);
     }
 
-    /// From now on responds to every request with 401, and ends the watches.
+    /// From now on answers every request with 401, and ends the watches.
     pub(super) fn reject(&self) {
         let rejected = |_: &mut _, _: &mut _| Some(failure(401, "Unauthorized", "Unauthorized"));
         let _ = self.api.clone().with_rule(rejected);

@@ -1,5 +1,5 @@
-//! The part of a kubelet that runs credential providers: it reads its flags from kubeadm's file, fails at its start if
-//! what they name is missing or invalid, and runs the program for each pull.
+//! The part of a kubelet that runs credential providers. It reads its flags from kubeadm's file, fails to start if the
+//! files that they name are missing or invalid, and runs the program for each pull.
 
 use std::fs;
 use std::io::Write as _;
@@ -11,7 +11,7 @@ use globalps_core::names::KUBEADM_FLAGS_FILE;
 use globalps_provider::{BIN_DIR_FLAG, CONFIG_FLAG, FLAGS_VARIABLE};
 use serde_json::{Value, json};
 
-/// The node's path of the directory with the credentials file; a syncer sees the directory under another path.
+/// Path of the credentials file's directory on the node. A syncer sees the directory under another path.
 const HOST_DIRECTORY: &str = "/node/kubelet";
 
 /// Path of the credentials file on the node, as configured for the syncer.

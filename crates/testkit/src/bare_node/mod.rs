@@ -47,8 +47,8 @@ pub struct BareNode {
 }
 
 impl BareNode {
-    /// `directory` is the directory of the credentials file; `ask` is the node's assignment; `boot` must differ for each
-    /// boot, because every kubelet start has a unique id; `failures` makes the first restarts fail.
+    /// `directory`: of the credentials file. `ask`: the node's assignment. `boot`: must differ for each boot, because
+    /// every kubelet start has a unique id. `failures`: makes the first restarts fail.
     pub fn start(directory: &Path, ask: &Ask, boot: u8, failures: Failures) -> Result<Self> {
         let is_root = rustix::process::geteuid().is_root();
         ensure!(is_root, "a syncer needs root: run this as root");
@@ -56,7 +56,7 @@ impl BareNode {
         let kubelet = directory.join(KUBELETS_OWN);
         fs::create_dir_all(&kubelet)?;
         let socket = kubelet.join("kubelet.sock");
-        // Left by the node before its reboot.
+        // From before the node's reboot.
         let _ = fs::remove_file(&socket);
         let kubelet = UnixListener::bind(&socket).context("no socket for the kubelet")?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -135,12 +135,12 @@ impl BareNode {
         self.api.assign(Some(ask));
     }
 
-    /// From now on the API server gives this response for this Secret.
+    /// Sets the API server's response for this Secret.
     pub fn secret(&self, name: &str, secret: Secret) {
         self.api.secret(name, secret);
     }
 
-    /// The last status that the syncer wrote; `None`: it wrote none.
+    /// The last status that the syncer wrote; `None` if it wrote none.
     pub fn status(&self) -> Option<Value> {
         self.api.status()
     }
@@ -172,7 +172,7 @@ impl BareNode {
         self.scratch.path().join("ready").exists()
     }
 
-    /// Another process starts the kubelet.
+    /// Starts the kubelet like another process.
     pub fn start_kubelet(&self) {
         self.systemd.start_kubelet();
     }
@@ -182,12 +182,12 @@ impl BareNode {
         self.systemd.fail(failures);
     }
 
-    /// Another process starts the kubelet with none of the flags in kubeadm's file.
+    /// Starts the kubelet like another process, with none of the flags in kubeadm's file.
     pub fn start_without_flags(&self) {
         self.systemd.start_without_flags();
     }
 
-    /// From now on, systemd does not list the kubelet's processes.
+    /// Makes systemd omit the kubelet's processes from now on.
     pub fn hide_processes(&self) {
         self.systemd.hide_processes();
     }
@@ -208,7 +208,7 @@ impl BareNode {
         })
     }
 
-    /// The same, until the syncer reports this phase.
+    /// Like [`Self::run`], until the syncer reports this phase.
     pub fn run_to(&self, program: &Program, phase: &str, deadline: Duration) -> Result<Reported> {
         let syncer = self.syncer(program)?;
         self.wait(syncer, deadline, || {
@@ -264,7 +264,7 @@ impl BareNode {
             return Ok(true);
         }
         let provided = self.provided(&format!("{registry}/image"));
-        // Ask the file first: an entry enters the file before the provider is removed.
+        // Checks the file first, because an entry is added to the file before the provider is removed.
         Ok(is_in_file()? || provided?.get(registry).is_some())
     }
 
@@ -283,7 +283,7 @@ impl BareNode {
         (0..3).any(|_| starts())
     }
 
-    /// The credentials file as the running kubelet read it; `None`: it did not exist.
+    /// The credentials file as the running kubelet read it; `None` if it did not exist.
     pub fn kubelet_read(&self) -> Option<Vec<u8>> {
         self.systemd.kubelet_read()
     }

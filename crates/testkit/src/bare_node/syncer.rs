@@ -1,4 +1,4 @@
-//! Runs the shipped syncer as on a node, with a trace of its system calls if requested.
+//! Runs the shipped syncer like on a node, with a trace of its system calls if requested.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ impl Program {
         &self.path
     }
 
-    /// A credential provider of a few bytes that runs the real one, because it is copied to the node often.
+    /// A credential provider of a few bytes that runs the real one. It is small because it is copied to the node often.
     pub(super) fn provider_in(&self, scratch: &Path) -> Result<PathBuf> {
         let path = scratch.join(BINARY);
         let real = self.path.with_file_name(BINARY);
@@ -47,7 +47,7 @@ impl Program {
         Ok(path)
     }
 
-    /// The same with failing system calls, in the syntax of strace's `--inject`.
+    /// Like `self`, with failing system calls, in the syntax of strace's `--inject`.
     #[must_use]
     pub fn failing(self, injection: &str) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl Syncer {
         Ok(Self { child, log, trace })
     }
 
-    /// Whether it exited by itself, or an injected signal killed it.
+    /// Whether the syncer exited by itself, or an injected signal killed it.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
@@ -129,10 +129,10 @@ impl Syncer {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Sends SIGTERM `after` it handles signals, and returns how long it took to exit.
+    /// Sends SIGTERM `after` the syncer handles signals, and returns how long it took to exit.
     ///
-    /// A signal that arrives while the handler is registered is lost: the library has then replaced the default action, and
-    /// does not know the new one yet. As process 1 of a container, the syncer would not get an earlier one either.
+    /// A signal that arrives while the handler is being registered is lost: the library has then replaced the default action, but
+    /// does not know the new one yet. As process 1 of a container, the syncer would not receive an earlier signal either.
     pub(super) fn terminate(mut self, after: Duration) -> Result<Duration> {
         until(
             "the syncer to handle signals",
@@ -155,7 +155,7 @@ impl Syncer {
         Ok(asked.elapsed())
     }
 
-    /// Kills it, and returns when the trace is complete.
+    /// Kills the syncer, and returns when the trace is complete.
     pub fn kill(mut self) -> Result<()> {
         let Some(trace) = &self.trace else {
             self.child.kill()?;
@@ -182,12 +182,12 @@ impl Drop for Syncer {
     }
 }
 
-/// What the node's pod has of its account, in the node's files.
+/// The files of a pod's service account, in the node's files.
 pub(super) fn account(scratch: &Path) -> PathBuf {
     scratch.join("account")
 }
 
-/// Runs its arguments with the account's files where a pod has them.
+/// Runs its arguments with the account's files in their place in a pod.
 fn in_pod(scratch: &Path) -> Result<Command> {
     const ACCOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
     fs::create_dir_all(ACCOUNT)?;
@@ -205,7 +205,7 @@ fn strace<'a>(command: &'a mut Command, program: &Program, trace: &Path) -> &'a 
     let injection = program.injection.iter();
     command.args(injection.map(|injection| format!("--inject={injection}")));
     if program.injection.is_none() {
-        // Much faster; possible because no signal is injected.
+        // Much faster, and possible because no signal is injected.
         command.arg("--seccomp-bpf");
     }
     command

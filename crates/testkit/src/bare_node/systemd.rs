@@ -35,7 +35,7 @@ struct Kubelet {
     config_file: PathBuf,
     /// Future restarts that fail.
     failures: Failures,
-    /// systemd answers a request for the processes with an error, as it does without the node's control groups.
+    /// Whether systemd answers a request for the unit's processes with an error, as it does without the node's control groups.
     hides_processes: bool,
     /// Number of requested restarts.
     restarts: usize,
@@ -43,7 +43,7 @@ struct Kubelet {
     starts: u8,
     active: bool,
     active_since: SystemTime,
-    /// The same by the node's monotonic clock.
+    /// Like `active_since`, by the node's monotonic clock.
     active_from: Duration,
     read: Option<Vec<u8>>,
     /// Flags of the running process.
@@ -109,7 +109,7 @@ impl Systemd {
         Ok(())
     }
 
-    /// Another process starts the kubelet.
+    /// Starts the kubelet like another process.
     pub(super) fn start_kubelet(&self) {
         self.with(Kubelet::start);
     }
@@ -119,7 +119,7 @@ impl Systemd {
         self.with(|kubelet| kubelet.failures = failures);
     }
 
-    /// Another process starts the kubelet with none of the flags in kubeadm's file.
+    /// Starts the kubelet like another process, with none of the flags in kubeadm's file.
     pub(super) fn start_without_flags(&self) {
         self.with(|kubelet| {
             kubelet.start();
@@ -175,7 +175,7 @@ impl Manager {
         })
     }
 
-    /// Accepts any name, like systemd: the unit's properties show whether it exists.
+    /// Like systemd, accepts any name: the unit's properties show whether it exists.
     async fn load_unit(
         &self,
         name: String,
@@ -183,7 +183,7 @@ impl Manager {
     ) -> fdo::Result<OwnedObjectPath> {
         let path = unit_path(&name)?;
         let kubelet = (name == KUBELET_UNIT).then(|| self.0.clone());
-        // Returns false if the object exists already, which is fine.
+        // Returns false if the object exists already, which is not an error.
         server.at(&path, Unit { name, kubelet }).await?;
         server.at(&path, Service).await?;
         Ok(path)
@@ -209,7 +209,7 @@ impl Manager {
         let job = OwnedObjectPath::from(job);
         let (emitter, ended) = (emitter.to_owned(), job.clone());
         tokio::spawn(async move {
-            // If this fails, no client is left on the bus.
+            // An error means that no client is left on the bus.
             let _ = emitter.job_removed(id, ended, &name, result).await;
         });
         Ok(job)
@@ -290,7 +290,7 @@ impl Unit {
             u64::try_from(kubelet.active_from.as_micros()).unwrap_or(u64::MAX)
         })
     }
-    /// A job is always finished before a client can query it.
+    /// A job has always finished before a client can query it.
     #[zbus(property)]
     fn job(&self) -> (u32, OwnedObjectPath) {
         (0, ObjectPath::from_static_str_unchecked("/").into())

@@ -1,4 +1,4 @@
-//! A real Kubernetes cluster on this machine, for people: starts it, stops it, and reboots, kills and adds nodes.
+//! A real Kubernetes cluster on this machine for developers: starts and stops it, and reboots, kills and adds nodes.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -145,7 +145,7 @@ fn hints(cluster: &Cluster, dir: &Path) -> Result<()> {
         std::path::absolute(kubernetes::bin_dir())?.display()
     );
     eprintln!("stop it:    testkit cluster down --dir {}", dir.display());
-    // The only line on standard output, so that a shell can evaluate it.
+    // The only line on stdout, so that a shell can evaluate it.
     println!("export KUBECONFIG={}", cluster.kubeconfig().display());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A demonstration on three real nodes: the pull of a private image fails; after one command it works; after another
+//! A demonstration on three real nodes: the pull of a private image fails; after one command it succeeds; after another
 //! command every node is in its original state.
 
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use crate::product::Product;
 use crate::{Access, Cluster, Node, Options, config_file, default_dir};
 use anyhow::{Context, Result, ensure};
 
-/// Prints each step before it runs, and afterwards how long it took.
+/// Prints each step before it runs, and its duration afterwards.
 struct Story {
     begun: Instant,
     step: Option<Instant>,

@@ -20,15 +20,15 @@ const SOURCE: &str = "team-a-pull-secret";
 const PROGRAMS: [&str; 3] = ["flow", "refusals", "namespaces"];
 pub(super) const CAPACITY: Capacity = Capacity { busy: 6, idle: 9 };
 pub(super) const LIMIT: Duration = Duration::from_mins(20);
-/// Begins the line with what was observed.
+/// Prefix of the line with the observations.
 const OBSERVED: &str = "observed: ";
 
-/// A release of each minor version that globalps supports: the newest that the Go module proxy has whole.
+/// For each minor version that globalps supports, the newest release that is complete on the Go module proxy.
 const RELEASES: [&str; 8] = [
     "v1.30.14", "v1.31.4", "v1.32.5", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3", "v1.37.2",
 ];
-/// Further releases of containerd for the newest Kubernetes: the last of 1.x, the one with long-term support, the newest. The machine's own is
-/// 1.6.
+/// Further releases of containerd for the newest Kubernetes: the last 1.x, the one with long-term support, and the
+/// newest. The machine's own is 1.6.
 const CONTAINERD: [&str; 3] = ["v1.7.35", "v2.3.7", "v2.4.2"];
 
 #[derive(clap::Args)]
@@ -135,7 +135,7 @@ pub(super) fn verdict(failed: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Prints the page, and writes it if there is a file for it. `page`: from the old page.
+/// Prints the page, and writes it to the file, if one is given. `page`: makes the page from the old one.
 pub(super) fn write(output: Option<&Path>, page: impl Fn(&str) -> String) -> Result<()> {
     let old = output.map(std::fs::read_to_string);
     let page = page(&old.transpose()?.unwrap_or_default());
@@ -146,7 +146,7 @@ pub(super) fn write(output: Option<&Path>, page: impl Fn(&str) -> String) -> Res
     Ok(())
 }
 
-/// In a process of its own, since the releases are variables of the process.
+/// Runs in a process of its own, because variables of the process select the releases.
 fn observed(variables: &[(&str, &str)]) -> Result<Observed> {
     let ran = Command::new(std::env::current_exe()?)
         .args(["matrix", "--observe"])
@@ -168,7 +168,7 @@ fn observe() -> Result<()> {
     cluster.down()
 }
 
-/// A node with this release, and its files before anything was delivered.
+/// A node with this release, and its files before any delivery.
 struct World<'a> {
     cluster: &'a Cluster,
     node: &'a Node,
@@ -182,7 +182,7 @@ struct World<'a> {
 /// The kubelet's flags, and the credentials file.
 type Files = (Vec<u8>, Option<config_file::ConfigFile>);
 
-/// What must work with every release is checked; what differs is returned.
+/// Checks what must work with every release, and returns what differs.
 fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
     let path = "jsonpath={.items[0].status.nodeInfo['kubeletVersion','containerRuntimeVersion']}";
     let runtime = until("the version", DEADLINE, POLL, || {
@@ -209,7 +209,7 @@ fn on(cluster: &Cluster, node: &Node, version: &str) -> Result<Observed> {
         image: format!("{}/team/app:1", cluster.registry().address(Access::Private)),
         before: files(node)?,
     };
-    // First, because the kubelet remembers which images it has pulled for every pod.
+    // Comes first, because the kubelet remembers images that it has pulled for every pod.
     let (scopes, pulled_images, check) = world.scopes()?;
     world.a_provider_for_every_pod()?;
     let admission =
@@ -244,8 +244,9 @@ fn files(node: &Node) -> Result<Files> {
 }
 
 impl World<'_> {
-    /// With every kubelet a scope keeps other namespaces out; only some kubelets get credentials for the scope's own. Returns
-    /// whether this one does, whether it checks pulled images too, and the line of `check`.
+    /// With every kubelet, a scope excludes other namespaces; only some kubelets get credentials for the scope's own.
+    /// Returns whether this one does, whether it also checks images that are already on the node, and the line of
+    /// `check`.
     fn scopes(&self) -> Result<(bool, Option<bool>, String)> {
         let other = json!({"auths": {"everybodys.example.com": {"auth": "dTpldmVyeWJvZHlz"}}});
         self.product.apply(&other.to_string())?;
@@ -289,7 +290,7 @@ impl World<'_> {
         Ok((scopes, pulled_images, check))
     }
 
-    /// Enabling the provider, a rotation, and disabling it: works with every kubelet.
+    /// Enables the provider, rotates, and disables it, which works with every kubelet.
     fn a_provider_for_every_pod(&self) -> Result<()> {
         let registry = self.cluster.registry();
         let starts = || self.product.kubelet_starts(self.node);
@@ -340,7 +341,7 @@ impl World<'_> {
         self.product.wait_delivered(nodes, delivery)
     }
 
-    /// Deletes the additional Secret; the node is as before.
+    /// Deletes the additional Secret, and checks that the node is in its original state.
     fn removed(&self) -> Result<()> {
         self.product.delete()?;
         self.product.wait_clean()?;
@@ -356,7 +357,7 @@ impl World<'_> {
     }
 }
 
-/// Whether a pod in this namespace runs. `false`: its image could not be pulled.
+/// Whether a pod in this namespace runs; `false` if its image could not be pulled.
 fn runs(cluster: &Cluster, namespace: &str, image: &str, policy: &str) -> Result<bool> {
     cluster.kubectl_line(&format!(
         "delete pod p -n {namespace} --ignore-not-found --force --grace-period=0"

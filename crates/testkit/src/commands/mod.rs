@@ -55,7 +55,7 @@ enum Action {
     },
 }
 
-/// The whole program: runs the subcommand of this process's arguments.
+/// The whole program: runs the subcommand in this process's arguments.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Action::Cluster(action) => match cluster::run(action) {
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    /// The arguments of every subcommand that has none of its own.
+    /// The arguments of every subcommand without subcommands.
     fn leaves(command: &clap::Command, path: &[String]) -> Vec<Vec<String>> {
         let mut found = Vec::new();
         for sub in command.get_subcommands() {

@@ -1,4 +1,4 @@
-//! Random events until the time is over, and what happened.
+//! Makes random events until the time is over, and prints them.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn on_nodes(nodes: u8, time: Duration, seed: u64) -> Result<()> {
     let cluster = Cluster::up_named("soak", nodes)?;
     let outcome = nodes::soak(&cluster, time, seed);
     if outcome.is_err() {
-        // The cluster stays for an investigation: `testkit cluster down` stops it.
+        // The cluster stays for an investigation; `testkit cluster down` stops it.
         let kubeconfig = cluster.kubeconfig();
         cluster.keep()?;
         eprintln!(

@@ -1,4 +1,4 @@
-//! Runs the test programs in parallel: what `make test` does after the unit tests.
+//! Runs the test programs in parallel. `make test` does this after the unit tests.
 
 use std::time::{Duration, Instant};
 

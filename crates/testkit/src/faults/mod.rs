@@ -5,13 +5,12 @@ mod rotation;
 
 use std::fmt::Write as _;
 
-/// What is done to a node, and when.
+/// What happens to a node, and when.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// The syncer is killed when it enters this system call for the nth time after the assignment.
+    /// Kills the syncer when it enters this system call for the nth time after the assignment.
     Kill(&'static str, u32),
-    /// Calls of this system call fail with this error: only the nth or all from the nth, in the syntax of strace's
-    /// `when`.
+    /// Makes calls of this system call fail with this error: only the nth, or all from the nth, in the syntax of strace's `when`.
     Errno(&'static str, &'static str, &'static str),
     /// A command that runs before the assignment.
     Before(&'static str),
@@ -23,7 +22,7 @@ pub enum Fault {
     Reboot(u64),
 }
 
-/// The change during which the fault happens.
+/// The change that is in progress when the fault occurs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The node applies new content.
@@ -34,26 +33,26 @@ pub enum Way {
     Out,
 }
 
-/// One row. In every row the file is intact and has the old or the new content at every moment, entries that globalps
-/// does not manage stay in it, the kubelet runs in the end, and the next content is applied. While the delivery is
-/// switched, the running kubelet has the content at every moment, from the file or from the provider.
+/// One row. The following holds in every row: at every moment the file is intact, and has the old or the new content;
+/// it keeps entries that globalps does not manage; in the end the kubelet runs, and the next content is applied. During
+/// a switch of the delivery, the running kubelet has the content at every moment, from the file or from the provider.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub way: Way,
     pub what: &'static str,
     pub moment: &'static str,
     pub fault: Fault,
-    /// Phase and reason that must be reported while the fault lasts, if it does.
+    /// Phase and reason that must be reported while the fault lasts.
     pub reported: Option<(&'static str, &'static str)>,
     /// A command that ends the fault.
     pub heal: &'static str,
     /// Final phase.
     pub ends: &'static str,
-    /// The fault itself replaces the file.
+    /// Whether the fault itself replaces the file.
     pub is_replaced: bool,
-    /// The kubelet starts exactly once.
+    /// Whether the kubelet starts exactly once.
     pub is_once: bool,
-    /// The API server is unavailable from the assignment on. These rows run together.
+    /// Whether the API server is unavailable from the assignment on. These rows run together.
     pub is_api_away: bool,
 }
 
@@ -90,7 +89,7 @@ const fn errno(what: &'static str, moment: &'static str, fault: Fault) -> Row {
     }
 }
 
-/// The kubelet's unit has this section while the file has the new content.
+/// A row in which the kubelet's unit has this section while the file has the new content.
 const fn kubelet(what: &'static str, fault: Fault, ends: &'static str) -> Row {
     Row {
         what,
@@ -104,7 +103,7 @@ const fn kubelet(what: &'static str, fault: Fault, ends: &'static str) -> Row {
 
 const UNBREAK: &str = "rm -f /etc/systemd/system/kubelet.service.d/fault.conf; systemctl daemon-reload; \
     rm -f /run/fault";
-/// Also starts the kubelet: without one, no syncer is started.
+/// Also starts the kubelet, because no syncer starts without one.
 const UNBREAK_AND_START: &str = "rm -f /etc/systemd/system/kubelet.service.d/fault.conf; systemctl daemon-reload; \
     systemctl reset-failed kubelet.service; systemctl start kubelet.service";
 

@@ -148,7 +148,7 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         what: "another process stops the kubelet",
         moment: "just before",
-        // A node that waits for its turn longer than its heartbeats last would get no assignment.
+        // A node that waits longer than its heartbeats are valid would get no assignment.
         fault: Fault::Before(
             "systemctl stop --no-block kubelet.service; \
              systemd-run --on-active=12 --timer-property=AccuracySec=100ms \
@@ -261,7 +261,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "the file is replaced by a directory",
         moment: "before",
         fault: Fault::Before(
-            // Exchanged in one step (renameat2). Otherwise the syncer would restore the file in between.
+            // Exchanges them atomically (renameat2). Otherwise the syncer would restore the file in between.
             "cd /var/lib/kubelet; mkdir kept; \
              perl -e 'my ($a, $b) = (\"kept\", \"config.json\"); exit !!syscall(316, -100, $a, -100, $b, 2)'",
         ),
@@ -315,7 +315,7 @@ pub(super) const ROWS: &[Row] = &[
         what: "two syncers run",
         moment: "throughout",
         fault: Fault::Before(
-            // A readiness probe has the same name.
+            // A readiness probe has the same process name.
             "p=$(pgrep -x -o globalps-syncer); env -i $(tr '\\0' '\\n' < /proc/$p/environ) /usr/bin/nsenter -t $p \
              -m -n -u -i $(tr '\\0' ' ' < /proc/$p/cmdline) > /run/second.log 2>&1 & \
              q=$!; echo $q > /run/second.pid; \

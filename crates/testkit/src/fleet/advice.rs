@@ -1,4 +1,4 @@
-//! The commands that the controller's messages advise, run as they are printed, in the situations in which they are printed. API
+//! Executes the commands that the controller's messages advise, in the situations in which they are printed. API
 //! server, controller and plugin are real.
 
 use std::collections::BTreeSet;
@@ -15,11 +15,11 @@ use super::stage::Stage;
 use crate::product::{CONFIG, NAMESPACE, Product, pull_secret};
 use crate::until;
 
-/// Watches that are not permitted are tried again within this time.
+/// Watches that lack permission are retried within this time.
 const SOON: Duration = Duration::from_mins(1);
 const POLL: Duration = Duration::from_millis(200);
 
-/// A change of the configuration that needs rights which were not installed, and the advised command.
+/// A change of the configuration that needs permissions that are not installed, and the advised command.
 #[rustfmt::skip]
 const SITUATIONS: [(&str, &str); 5] = [
     (r#"{"sources": [{"name": "one"}, {"name": "two"}]}"#, "kubectl globalps install --source one --source two"),
@@ -35,7 +35,7 @@ const SITUATIONS: [(&str, &str); 5] = [
     (r#"{"operators": {"enabled": true}}"#, "kubectl globalps install --operators NAMESPACE/SECRET"),
 ];
 
-/// Follows the advice in each situation, one after the other: a later command must not undo what an earlier one did.
+/// Follows the advice in each situation, one after the other. A later command must not undo what an earlier one did.
 pub fn run() -> Result<usize> {
     let stage = Stage::with("advice", None)?;
     let desk = Desk { stage: &stage };
@@ -65,7 +65,7 @@ pub fn run() -> Result<usize> {
         })?;
         eprintln!("{command}");
         desk.follow(&command.replace("NAMESPACE/SECRET", "team/original"))?;
-        // The earlier ones still help, too.
+        // The earlier commands are still effective, too.
         let is_over = || Ok(desk.advised()?.is_empty().then_some(()));
         until(&format!("{command} to help"), SOON, POLL, is_over)
             .with_context(|| format!("{:?}", desk.advised()))?;
@@ -102,7 +102,8 @@ impl Desk<'_> {
         Ok(serde_json::from_str(&config)?)
     }
 
-    /// Another client takes the right to list namespaces from the role. A watch continues until the next leader.
+    /// Removes the permission to list namespaces from the role, like another client. An existing watch continues until
+    /// the next leader.
     fn forbid_namespaces(&self) -> Result<()> {
         let rules =
             json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "watch"]}]);
@@ -123,8 +124,7 @@ impl Desk<'_> {
             .collect())
     }
 
-    /// Runs a command in a shell, as a user does who copies it. `install` waits for the controller's pods, and nobody runs pods
-    /// here.
+    /// Runs a command in a shell, like a user who copies it. `install` waits for the controller's pods, which nothing runs here.
     fn follow(&self, command: &str) -> Result<()> {
         let ready = json!({"status": {
             "observedGeneration": 1000, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2, "availableReplicas": 2,
@@ -140,7 +140,7 @@ impl Desk<'_> {
             path.push(":");
         }
         path.push(std::env::var_os("PATH").unwrap_or_default());
-        // On a terminal it would ask.
+        // On a terminal it would prompt.
         let command = format!("{command} --yes");
         let output = Command::new("sh")
             .args(["-c", &command])

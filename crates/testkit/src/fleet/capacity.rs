@@ -1,4 +1,4 @@
-//! Measures the maximum of this API server: the requests of a rotation, in their mix, without waiting.
+//! Measures the maximum throughput of this API server: the requests of a rotation, in their mix, without waiting.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const TIME: Duration = Duration::from_secs(10);
 /// A revision that no rotation reaches.
 const FIRST_REVISION: usize = 1_000_000;
 
-/// Requests per second, the best of several numbers of clients. The watches of all nodes must be open.
+/// Requests per second, for the best of several numbers of clients. The watches of all nodes must be open.
 pub(super) async fn measure(
     controller: &Client,
     syncers: &[Client],
@@ -44,7 +44,7 @@ pub(super) async fn measure(
     Ok(best)
 }
 
-/// The watch of all objects, which the controller has open too.
+/// The watch of all objects, which the controller also has open.
 async fn watch_all(client: Client) -> Result<()> {
     let objects: Api<NodePullSecret> = Api::namespaced(client, NAMESPACE);
     loop {
@@ -94,7 +94,7 @@ async fn run(
     Ok(f64::from(requests) / begun.elapsed().as_secs_f64())
 }
 
-/// Makes the controller's assignment.
+/// Makes an assignment like the controller.
 async fn assign(
     objects: &Api<NodePullSecret>,
     leader: &str,

@@ -27,22 +27,22 @@ const DEADLINE: Duration = Duration::from_mins(10);
 const HOUR: i64 = 3600;
 const DAY: i64 = 24 * HOUR;
 
-/// How the clocks of nodes are wrong.
+/// The errors of the nodes' clocks.
 #[derive(Clone, Copy, Debug)]
 struct Clocks {
-    /// Seconds that they are ahead when the rollout starts.
+    /// Seconds by which they are ahead when the rollout starts.
     ahead: i64,
-    /// Seconds that they are ahead after [`STEP`].
+    /// Seconds by which they are ahead after [`STEP`].
     then: i64,
-    /// How many seconds they gain or lose in each.
+    /// Seconds that they gain or lose per second.
     drift: f64,
-    /// Only every other node has such a clock.
+    /// Whether only every other node has such a clock.
     is_half: bool,
-    /// Another leader takes over at the same time.
+    /// Whether another leader takes over at the same time.
     changes_leader: bool,
 }
 
-/// The clocks are set after this time: between the canary's report and the end of its soak.
+/// The clocks are set after this time, which is between the canary's report and the end of its soak.
 const STEP: Duration = Duration::from_secs(3);
 
 const RIGHT: Clocks = Clocks {
@@ -98,9 +98,9 @@ const ALL: [Clocks; 9] = [
 #[derive(Clone, Copy, Debug)]
 pub struct Rollout {
     pub time: Duration,
-    /// From the first node's report until the second one received its assignment, or later.
+    /// From the first node's report until the second node received its assignment, or later.
     pub soak: Duration,
-    /// Maximum number of nodes that were between assignment and report at the same time.
+    /// Maximum number of nodes that were between assignment and report at any moment.
     pub most: usize,
 }
 
@@ -184,7 +184,7 @@ impl Scene<'_> {
         }
         self.rolled_out(revision).await?;
         let seen = self.syncers.seen(revision);
-        // A syncer whose report failed is seen once more.
+        // A syncer whose report failed is seen again.
         ensure!(seen.len() >= NODES, "{} assignments", seen.len());
         Ok(Rollout {
             time: begun.elapsed(),
@@ -193,7 +193,7 @@ impl Scene<'_> {
         })
     }
 
-    /// Waits until the revision is on every node. No node fails meanwhile, and nothing is rolled back.
+    /// Waits until every node has the revision. Fails if a node fails meanwhile, or anything is rolled back.
     async fn rolled_out(&self, revision: i64) -> Result<()> {
         let begun = Instant::now();
         loop {

@@ -25,7 +25,7 @@ pub use super::hub_steps::Step;
 /// Name of the `FleetPullSecret` and of its source.
 const FLEET: &str = "shared";
 const POLL: Duration = Duration::from_millis(20);
-/// Deadline of a step, and what each cluster adds to it.
+/// Deadline of a step, and the additional time for each cluster.
 const DEADLINE: Duration = Duration::from_mins(5);
 const DEADLINE_OF_CLUSTER: Duration = Duration::from_millis(100);
 
@@ -35,11 +35,11 @@ pub struct Options {
     pub clusters: usize,
     /// Time until each node of a member has a new Secret.
     pub time: Duration,
-    /// Whether the members speak TLS, as real clusters do.
+    /// Whether the members use TLS, like real clusters.
     pub has_tls: bool,
     /// Hub processes that share the members.
     pub shards: u32,
-    /// How long to measure the hub without any change.
+    /// How long to measure the idle hub.
     pub idle: Duration,
 }
 
@@ -49,9 +49,9 @@ pub struct Figures {
     pub options: Options,
     /// From the hub's start until every cluster has the first revision.
     pub cold: Step,
-    /// From the start of another hub, with everything in effect, until it watches every cluster.
+    /// From the start of another hub, with everything in force, until it watches every cluster.
     pub restart: Step,
-    /// The seconds after that.
+    /// The seconds after the restart.
     pub settled: Step,
     /// A rotation of a tenth of the clusters at a time, and of all at once.
     pub tenth: Step,
@@ -60,12 +60,12 @@ pub struct Figures {
     pub away: Step,
     pub back: Step,
     pub idle: Step,
-    /// The hub without clusters, and at the end. With several shards, the largest one.
+    /// The hub without clusters, and at the end; with several shards, the largest one.
     pub fresh: Usage,
     pub last: Usage,
     /// Memory of all shards, in KiB.
     pub resident: u64,
-    /// Open files at the end, most of which are connections.
+    /// Open files at the end, mostly connections.
     pub files: usize,
     /// Writes per second, in a rotation's mix, that this API server can process.
     pub capacity: f64,
@@ -250,7 +250,7 @@ impl Bench<'_> {
         from.until_now(&self.members, self.hub, &log, waves).await
     }
 
-    /// Measures what happens in this time.
+    /// Measures the activity during this time.
     async fn rest(&self, time: Duration) -> Result<Step> {
         let from = Mark::now(&self.members, self.hub).await?;
         sleep(time).await;
@@ -281,7 +281,7 @@ impl Bench<'_> {
         self.since(from, 0).await
     }
 
-    /// Waits until this many clusters have the newest revision and all other clusters are settled.
+    /// Waits until this many clusters have the newest revision and all others are settled.
     async fn wait_in_force(&self, number: usize) -> Result<()> {
         let (revision, number) = (self.revision, u32::try_from(number)?);
         self.wait(|status| {

@@ -1,4 +1,4 @@
-//! Delivery into namespaces under random events: namespaces are created, deleted and excluded, content changes, other
+//! Delivery to namespaces under random events: namespaces are created, deleted and excluded, content changes, other
 //! clients interfere, controllers are killed. After each iteration exactly the expected objects must exist.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const CONTROLLERS: [&str; 2] = ["globalps-controller", "globalps-controller-2"];
 const TEAM: &str = "team";
 /// How often another client may remove a reference before the controller gives up.
 const REMOVALS: u32 = 3;
-/// Another event deleted the object, or its namespace.
+/// Status codes if another event deleted the object or its namespace.
 const GONE: &[u16] = &[404, 409];
 const ACCOUNTS: [&str; 2] = ["ci", "default"];
 
@@ -37,7 +37,7 @@ pub fn soak(time: Duration, seed: u64) -> Result<()> {
     })
 }
 
-/// A namespace of a user.
+/// A user's namespace.
 #[derive(Clone, Debug, Default)]
 struct Space {
     has_label: bool,
@@ -49,7 +49,7 @@ struct Delivery<'a> {
     stage: &'a Stage,
     client: Client,
     events: Events,
-    /// Process id of each.
+    /// Process ids.
     controllers: Vec<u32>,
     spaces: BTreeMap<String, Space>,
     /// Number in the password of each content.
@@ -57,7 +57,7 @@ struct Delivery<'a> {
     team: u32,
     attach: Attach,
     is_enabled: bool,
-    /// `spec.imagePullSecrets.excludedNamespaces` matches those that begin with `x`.
+    /// Whether `spec.imagePullSecrets.excludedNamespaces` matches names that begin with `x`.
     excludes_x: bool,
 }
 
@@ -76,7 +76,7 @@ impl World for Delivery<'_> {
         "Secret deleted", 1, it.delete_secret(&name).await;
         "reference removed", 3, it.detach(&name).await;
     }
-    /// A namespace.
+    /// Name of a namespace.
     type Drawn = String;
     const ROUND: usize = 12;
     /// The next leader waits until the Lease of a killed one expires.
@@ -99,7 +99,7 @@ impl World for Delivery<'_> {
         self.events.below(200)
     }
 
-    /// Kills controllers first. New content ends every conflict.
+    /// Kills the controllers first. New content ends every conflict.
     async fn heal(&mut self) -> Result<()> {
         for (at, component) in CONTROLLERS.into_iter().enumerate() {
             if self.events.random.u8(0..3) == 0 {
@@ -300,7 +300,7 @@ impl<'a> Delivery<'a> {
         Ok(())
     }
 
-    /// Another client applies a service account in its original form.
+    /// Applies a service account in its original form, like another client.
     async fn detach(&mut self, name: &str) -> Result<()> {
         let space = self.spaces.get_mut(name).context("a namespace")?;
         if space.removals >= REMOVALS {

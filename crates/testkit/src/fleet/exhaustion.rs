@@ -1,5 +1,6 @@
-//! A tenant writes as many and as large objects as the API server accepts, of every kind that the controller reads in its namespaces.
-//! The controller's memory stays small, and the other namespaces get their Secrets in time. API server and controller are real.
+//! A tenant writes as many and as large objects as the API server accepts, of every kind that the controller reads in
+//! the tenant's namespaces. The controller's memory stays small, and other namespaces get their Secrets in time. API
+//! server and controller are real.
 
 use std::time::{Duration, Instant};
 
@@ -18,21 +19,21 @@ use crate::wait::retry;
 
 /// Maximum resident memory of the controller in KiB; its container has twice as much.
 const MEMORY: u64 = 128 << 10;
-/// A namespace of somebody else has its Secret by then, while the tenant's objects are read.
+/// Another user's namespace gets its Secret within this time, while the tenant's objects are read.
 const SOON: Duration = Duration::from_secs(30);
-/// The same after a restart: a Lease expires first, and everything is listed.
+/// The same after a restart, which waits for a Lease to expire and lists everything.
 const RESTARTED: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
-/// Characters of the tenant's largest text: etcd accepts 1.5 MiB.
+/// Characters of the tenant's largest text. etcd accepts 1.5 MiB.
 const LARGE: usize = 1_300_000;
-/// Large objects of each kind.
+/// Number of large objects of each kind.
 const OBJECTS: usize = 20;
-/// Small service accounts.
+/// Number of small service accounts.
 const ACCOUNTS: usize = 1500;
-/// The first by name, so that it is among those that the status names.
+/// The first by name, so that it is one of those that the status names.
 const TENANT: &str = "a-tenant";
 
-/// Fails if the controller needs more memory, or a namespace waits longer.
+/// Fails if the controller uses more memory, or a namespace waits longer.
 pub fn run() -> Result<()> {
     let stage = Stage::managed("exhaustion", Attach::ServiceAccounts)?;
     crate::fleet::block_on(async {
@@ -78,7 +79,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Waits until a new namespace has the Secret, and its account the reference.
+    /// Waits until a new namespace has the Secret, and its service account the reference.
     async fn covers(&self, namespace: &str, time: Duration) -> Result<()> {
         let begun = Instant::now();
         self.create("namespaces", &named(namespace)).await?;
@@ -96,7 +97,7 @@ impl Scene<'_> {
         }
     }
 
-    /// The status names the tenant's namespace.
+    /// Checks that the status names the tenant's namespace.
     async fn is_named(&self) -> Result<()> {
         retry(SOON, POLL, async || {
             let found = status(&self.client).await?.image_pull_secrets;
@@ -197,7 +198,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Server-side apply as another client: the controller may have written the object before.
+    /// Server-side apply like another client, because the controller may have written the object before.
     async fn apply(&self, path: &str, object: &Value) -> Result<()> {
         let mut object = object.clone();
         merge(&mut object, &json!({"apiVersion": "v1", "kind": "Secret"}));

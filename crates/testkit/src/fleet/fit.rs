@@ -4,7 +4,7 @@
 pub struct Line {
     pub slope: f64,
     pub at_zero: f64,
-    /// 1: every point is on the line.
+    /// Coefficient of determination; 1: every point is on the line.
     pub r2: f64,
 }
 

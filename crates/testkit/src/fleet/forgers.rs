@@ -1,5 +1,5 @@
-//! Other clients that name themselves like the controller, copy its labels and annotations, and delete what it remembers. API server
-//! and controller are real.
+//! Other clients that use the controller's field manager, copy its labels and annotations, and delete its records. API
+//! server and controller are real.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{DEADLINE, until};
 const POLL: Duration = Duration::from_millis(50);
 /// A forged Secret is replaced within this time.
 const SOON: Duration = Duration::from_secs(10);
-/// The controller acts within this time, if it does.
+/// Time that the controller gets to act, if it does.
 const WHILE: Duration = Duration::from_secs(3);
 const FORGED: &str = "forged.example.com";
 const COPY: &str = "globalps-olm.pull";
@@ -49,7 +49,8 @@ pub fn in_namespaces() -> Result<()> {
         Ok(is_right.then_some(()))
     })?;
 
-    // Other content, by the controller's name, with everything else as it is; then without anything of it.
+    // Writes other content with the controller's field manager, first with the controller's labels and annotations,
+    // then without them.
     for strips in [false, true] {
         let mut forged = scene.secret("a")?;
         let metadata = forged["metadata"].as_object_mut().context("metadata")?;
@@ -69,8 +70,8 @@ pub fn in_namespaces() -> Result<()> {
     }
     scene.wait_failures(&["foreign"])?;
 
-    // While no controller runs: one Secret is another client's, also by the controller's name and with the proof of another
-    // namespace, one comes from a backup, and the content changes.
+    // While no controller runs: one Secret is replaced by another client, also with the controller's field manager and
+    // another namespace's proof, one is restored from a backup, and the content changes.
     let backup = scene.secret("a")?;
     let proof = backup["data"][PROOF_KEY].clone();
     ensure!(proof.is_string(), "a Secret without the proof");
@@ -91,7 +92,7 @@ pub fn in_namespaces() -> Result<()> {
     scene.wait_failures(&["b", "foreign"])?;
     ensure!(scene.secret("b")? == theirs, "it has changed");
 
-    // The record is lost while no controller runs. What has the right content is taken over.
+    // The record is lost while no controller runs. Secrets with the right content are adopted.
     scene.stage.stop_controller()?;
     let before = scene.secret("a")?["data"].clone();
     scene.delete(NAMESPACE, &format!("secret/{STATE_SECRET}"))?;
@@ -105,7 +106,7 @@ pub fn in_namespaces() -> Result<()> {
     scene.wait_content("a", 3)?;
     scene.wait_failures(&["b", "foreign"])?;
 
-    // Everything is removed, and nothing of others.
+    // Everything is removed, except the objects of other clients.
     scene.enable(false)?;
     until("no Secret", DEADLINE, POLL, || {
         Ok(scene.secret("a")?.is_null().then_some(()))
@@ -170,7 +171,7 @@ pub fn for_operators() -> Result<()> {
     };
     wait("one.example.com")?;
     scene.wait_failures_of("operators", &[])?;
-    // The record is lost, and the copy is right.
+    // The record is lost, and the copy has the right content.
     scene.stage.stop_controller()?;
     let proof = || anyhow::Ok(copy()?["data"][PROOF_KEY].clone());
     let before = proof()?;
@@ -181,7 +182,7 @@ pub fn for_operators() -> Result<()> {
     })?;
     scene.apply(&pull("two.example.com"))?;
     wait("two.example.com")?;
-    // A copy in place of which another client has created one stays.
+    // If another client has created an object in place of a copy, it stays.
     scene.stage.stop_controller()?;
     scene.delete(space, &format!("secret/{COPY}"))?;
     scene.forge(&forged)?;
@@ -198,7 +199,7 @@ pub fn for_operators() -> Result<()> {
     Ok(())
 }
 
-/// With everything that anyone can copy from the controller's Secrets.
+/// With everything that a client can copy from the controller's Secrets.
 fn secret(namespace: &str, registry: &str) -> Value {
     use base64::Engine as _;
     let config = json!({"auths": {registry: {"auth": "dTpw"}}}).to_string();
@@ -256,7 +257,7 @@ impl Scene {
         self.stage.cluster.apply(object)
     }
 
-    /// By the controller's name.
+    /// Applies an object with the controller's field manager.
     fn forge(&self, object: &Value) -> Result<()> {
         let manager = format!("--field-manager={CONTROLLER_MANAGER}");
         let args = [
@@ -307,7 +308,7 @@ impl Scene {
         Ok(config["status"].clone())
     }
 
-    /// Waits until the status names exactly these namespaces, each with somebody's Secret.
+    /// Waits until the status names exactly these namespaces, each because of a foreign Secret.
     fn wait_failures(&self, namespaces: &[&str]) -> Result<()> {
         self.wait_failures_of("imagePullSecrets", namespaces)
     }

@@ -1,4 +1,4 @@
-//! Measures the maximum of the management cluster's API server: the hub's writes of a rotation, without waiting.
+//! Measures the maximum throughput of the management cluster's API server: the hub's writes of a rotation, without waiting.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use serde_json::json;
 /// Duration of the measurement with each number of writers.
 const TIME: Duration = Duration::from_secs(5);
 
-/// Writes per second, the best of several numbers of writers. The hub's objects must exist, but the hub must not run.
+/// Writes per second, for the best of several numbers of writers. The hub's objects must exist, but the hub must not run.
 pub(super) async fn capacity(client: &Client, namespace: &str) -> Result<f64> {
     let api: Api<ClusterPullSecret> = Api::namespaced(client.clone(), namespace);
     let objects = api.list(&ListParams::default()).await?.items;

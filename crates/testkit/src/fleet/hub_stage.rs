@@ -41,12 +41,12 @@ impl HubProcess {
 }
 
 impl HubStage {
-    /// `name` of the cluster.
+    /// `name`: of the cluster.
     pub fn up(name: &str) -> Result<Self> {
         Self::up_with(name, 1)
     }
 
-    /// With the namespace of a tenant, too.
+    /// Like [`Self::up`], with the namespace of a tenant.
     pub fn up_with_tenant(name: &str) -> Result<Self> {
         Self::up_in(name, 1, &[CLUSTERS, TENANT])
     }
@@ -99,7 +99,7 @@ impl HubStage {
         self.start_shard(HUB, 0)
     }
 
-    /// `component` names this process of the hub.
+    /// `component`: name of this process of the hub.
     pub(super) fn start_as(&self, component: &str) -> Result<HubProcess> {
         self.start_shard(component, 0)
     }
@@ -127,7 +127,7 @@ impl HubStage {
         })
     }
 
-    /// The processes of all shards.
+    /// The process ids of all shards.
     pub(super) fn pids(&self) -> Result<Vec<u32>> {
         let running = (0..self.shards).map(|index| self.stage.running(&hub_shard(index)));
         let running: Result<Vec<Option<u32>>> = running.collect();
@@ -143,7 +143,7 @@ impl HubStage {
     }
 }
 
-/// Whether its assignment, or its removal, is in progress.
+/// Whether an assignment, or its removal, is in progress.
 pub(super) fn is_changing(object: &ClusterPullSecret) -> bool {
     use ClusterPhase::{Blocked, Failed, Removed, Synced, Unreachable};
     let spec = &object.spec;
@@ -152,7 +152,7 @@ pub(super) fn is_changing(object: &ClusterPullSecret) -> bool {
     let has_it = !spec.remove && status.in_force() == spec.assigned();
     let is_over = match status.phase {
         Blocked | Failed | Removed | Synced => true,
-        // It was lost afterwards.
+        // The connection was lost afterwards.
         Unreachable => has_it,
         _ => false,
     };

@@ -15,7 +15,7 @@ use super::hub_stage::HubProcess;
 use super::members::Members;
 use super::meter::{Usage, audited};
 
-/// How long something took, and what the hub did meanwhile.
+/// The duration of a step, and the hub's activity during it.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub time: Duration,
@@ -75,7 +75,7 @@ impl Mark {
         })
     }
 
-    /// What has happened since the mark.
+    /// The activity since the mark.
     pub(super) async fn until_now(
         self,
         members: &Members,
@@ -85,7 +85,7 @@ impl Mark {
     ) -> Result<Step> {
         let (time, to) = (self.begun.elapsed(), Timestamp::now());
         let now = Self::now(members, hub).await?;
-        // The newest requests are in the log a moment later.
+        // The newest requests appear in the log a moment later.
         sleep(Duration::from_secs(1)).await;
         let at_members = now.at_members.iter().map(|(what, count)| {
             let before = self.at_members.get(what).copied().unwrap_or_default();
@@ -119,7 +119,7 @@ pub(super) fn files(pid: u32) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{pid}/fd"))?.count())
 }
 
-/// Consecutive batches: a canary, then twice as many as already have the revision, up to `most`, until all have it.
+/// Number of consecutive batches: a canary, then twice as many as already have the revision, up to `most`, until all have it.
 pub(super) fn waves(mut done: usize, all: usize, most: usize) -> usize {
     let mut waves = 0;
     while done < all {

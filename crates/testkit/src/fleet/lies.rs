@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::product::NAMESPACE;
 
-/// Chunk of an endless response: at this rate it would fill a machine's memory within a minute or two.
+/// Chunk of an endless response, which at this rate would fill a machine's memory within a minute or two.
 const CHUNK: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
 /// Number of events between two pauses of an endless watch.
@@ -31,7 +31,7 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// `None`: the hub never asks for it.
+    /// `None` if the hub never makes such a request.
     pub(super) fn of(uri: &Uri) -> Option<Self> {
         let is_watch = uri.query().unwrap_or_default().contains("watch=true");
         let list = if is_watch { Self::Watch } else { Self::List };
@@ -44,7 +44,7 @@ impl Asked {
         all.find(|it| object(*it) == uri.path())
     }
 
-    /// The path of the object that the response has.
+    /// The path of the object in the response.
     pub(super) fn object(self) -> String {
         let core = "/api/v1/namespaces";
         match self {
@@ -59,20 +59,20 @@ impl Asked {
 
 #[derive(Clone, Debug)]
 pub enum Lie {
-    /// This is merged into the object of each response.
+    /// Merges this into the object of each response.
     Says(Asked, Value),
     /// Redirects every request to this URL, with this status code.
     Redirects(u16, String),
     /// The response never ends.
     Endless(Asked),
-    /// The watch never stops sending events; each is made from its number.
+    /// The watch never stops sending events; the function makes each from its number.
     Events(fn(u64) -> Value),
-    /// Instead of HTTP: the first text, then the second one repeated without end.
+    /// Replaces HTTP by the first text, then the second one, repeated endlessly.
     Bytes(&'static str, &'static str),
 }
 
 impl Lie {
-    /// The response that replaces the true one; `None`: the true one is used, with what [`Lie::Says`].
+    /// The response that replaces the true one; `None`: the true one is sent, with the changes of [`Lie::Says`].
     pub(super) fn response(&self, asked: Asked) -> Option<Response<Body>> {
         match self {
             Self::Redirects(code, place) => {
@@ -111,7 +111,7 @@ fn endless(parts: impl Stream<Item = Bytes> + Send + 'static) -> Response<Body> 
     Response::new(StreamBody::new(frames).boxed_unsync())
 }
 
-/// Writes until the other side disconnects.
+/// Writes until the peer disconnects.
 pub(super) async fn write_forever(
     mut stream: impl AsyncWrite + Unpin,
     (head, rest): (&str, &str),

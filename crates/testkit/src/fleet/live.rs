@@ -1,4 +1,4 @@
-//! A program that runs on, and the lines that it prints.
+//! A running program, and the lines that it prints.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// Every line is printed by then.
+/// Deadline for each line.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Dropping this kills it.
+/// A program that is killed when this is dropped.
 pub(super) struct Program {
     child: Child,
     lines: Receiver<String>,
@@ -35,7 +35,7 @@ impl Program {
         self.child.id()
     }
 
-    /// Waits for so many lines with this text.
+    /// Waits for this many lines with this text.
     pub(super) fn wait_for(&mut self, text: &str, number: usize) -> Result<()> {
         let end = Instant::now() + DEADLINE;
         let mut found = 0;
@@ -51,7 +51,7 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has exited by itself is no error here.
+        // Ignores a program that has exited by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

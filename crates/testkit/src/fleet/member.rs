@@ -1,4 +1,4 @@
-//! One simulated cluster: its API server, and how its globalps reacts to what that has.
+//! One simulated cluster: its API server, and how its globalps reacts to the objects there.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -54,14 +54,14 @@ impl Counts {
     }
 }
 
-/// State of the member beside its objects.
+/// State of the member apart from its objects.
 #[derive(Default)]
 struct Has {
-    /// The nodes have not followed the hub's last write yet.
+    /// Whether the nodes have not followed the hub's last write yet.
     is_changing: bool,
-    /// The nodes fail with any content.
+    /// Whether the nodes fail with any content.
     fails: bool,
-    /// Number in the token that the hub needs.
+    /// Number in the token that the member accepts from the hub.
     token: u32,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Member {
     time: Duration,
     api: FakeApi,
     has: Mutex<Has>,
-    /// Connections are accepted, but requests get no response.
+    /// While set, connections are accepted, but requests get no response.
     frozen: watch::Sender<bool>,
     lie: Mutex<Option<Lie>>,
     counts: Arc<Counts>,
@@ -109,7 +109,7 @@ impl Member {
         format!("token-{}-of-{}", self.has().token, self.name)
     }
 
-    /// From now on the hub needs another token.
+    /// Makes the member accept only a new token.
     pub(super) fn rotate_token(&self) {
         self.has().token += 1;
     }
@@ -123,7 +123,7 @@ impl Member {
         let _ = self.frozen.subscribe().wait_for(|frozen| !frozen).await;
     }
 
-    /// `None`: responses are true.
+    /// `None`: all responses are true.
     pub(super) fn set_lie(&self, lie: Option<Lie>) {
         let mut said = Objects::new();
         if let Some(Lie::Says(asked, object)) = &lie {
@@ -137,7 +137,7 @@ impl Member {
         self.lie.lock().unwrap().clone()
     }
 
-    /// Sets whether the nodes fail from now on. Failed nodes retry with the next version of the Secret.
+    /// Sets whether the nodes fail. Failed nodes retry with the next version of the Secret.
     pub(super) fn set_failing(&self, fails: bool) {
         self.has().fails = fails;
     }
@@ -151,7 +151,7 @@ impl Member {
         self.api.watches()
     }
 
-    /// Another client in the member writes the Secret, or a part of it, or deletes it.
+    /// Writes, changes or deletes the Secret like another client in the member.
     pub(super) fn interfere(self: &Arc<Self>, change: impl FnOnce(&mut Option<Value>)) {
         let path = Asked::Secret.object();
         let mut state = self.api.state();
@@ -189,7 +189,7 @@ impl Member {
         if let Some(lie) = lie.and_then(|lie| lie.response(asked)) {
             return lie;
         }
-        // Of a hub that was killed, a part may have come.
+        // A killed hub may have sent only a part of the request.
         let Ok(body) = body.collect().await else {
             return refused(400, "BadRequest");
         };
@@ -202,7 +202,7 @@ impl Member {
         let response = self.api.respond(hyper::Request::from_parts(parts, body));
         let response = response.await;
         if method != Method::GET && self.version() != version {
-            // For the hub a member without the Secret is finished, whatever its nodes do.
+            // The hub treats a member without the Secret as finished, whatever its nodes do.
             self.set_changing(method == Method::PATCH);
             self.follow();
         }
@@ -218,14 +218,14 @@ impl Member {
         }
     }
 
-    /// Version of the Secret; empty: it does not exist.
+    /// Version of the Secret; empty if it does not exist.
     fn version(&self) -> String {
         let secret = self.secret().unwrap_or_default();
         let version = secret["metadata"]["resourceVersion"].as_str();
         version.unwrap_or_default().to_owned()
     }
 
-    /// The member's globalps: after a while every node has the current Secret, unless a newer version exists.
+    /// Simulates the member's globalps: after a while every node has the current Secret, unless a newer version exists.
     fn follow(self: &Arc<Self>) {
         let (member, about) = (Arc::clone(self), self.version());
         tokio::spawn(async move {
@@ -233,14 +233,14 @@ impl Member {
             member.thawed().await;
             if member.version() == about {
                 let has_failed = member.has().fails && !about.is_empty();
-                // Before the hub sees the report and begins with another member.
+                // Must come before the hub sees the report and begins with another member.
                 member.set_changing(false);
                 member.report(&about, has_failed);
             }
         });
     }
 
-    /// Writes the `GlobalPullSecret`: `about` this version of the Secret, with which the nodes failed or not.
+    /// Writes the `GlobalPullSecret`. `about`: the version of the Secret. `has_failed`: whether the nodes failed with it.
     fn report(&self, about: &str, has_failed: bool) {
         let (status, reason, synced) = if has_failed {
             ("False", "NodesFailed", NODES - 1)

@@ -1,5 +1,5 @@
-//! More clusters than a machine could run: each has its own loopback address, on which one program simulates its API
-//! server. All share one listener, because ten thousand listeners would exceed the limit of open files.
+//! Simulates more clusters than a machine could run: each has its own loopback address, on which one program simulates
+//! its API server. All share one listener, because ten thousand listeners would exceed the limit of open files.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,13 +26,13 @@ use crate::web::{Authority, Validity, acceptor};
 /// Name in the certificate of all members.
 const SERVER_NAME: &str = "member.example.com";
 
-/// Long enough for the hub to notice.
+/// Long enough for the hub to notice the disconnection.
 const AWAY: Duration = Duration::from_millis(300);
 
 /// Delay before the next accept, after a failed one.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
-/// Members in one network of the loopback.
+/// Number of members per network of the loopback.
 const IN_NETWORK: usize = 250;
 
 pub struct Members {
@@ -51,7 +51,7 @@ struct Place {
     connections: Mutex<Option<JoinSet<()>>>,
 }
 
-/// Common settings of all members.
+/// Settings that all members share.
 struct Terms {
     /// `None`: plain HTTP.
     tls: Option<TlsAcceptor>,
@@ -60,7 +60,7 @@ struct Terms {
 }
 
 impl Members {
-    /// `time`: how long until each node of a member has a new Secret.
+    /// `time`: until each node of a member has a new Secret.
     pub async fn start(
         number: usize,
         time: Duration,
@@ -105,7 +105,7 @@ impl Members {
         &self.places[at].member
     }
 
-    /// Contains the CA in any case, because a client without one would load all CAs of the machine.
+    /// Always contains the CA, because a client without one would load all CAs of the machine.
     pub fn kubeconfig(&self, at: usize) -> String {
         let place = &self.places[at];
         let scheme = if self.has_tls { "https" } else { "http" };
@@ -131,8 +131,8 @@ impl Members {
         third.len()
     }
 
-    /// From now on each of these members gives its lie, or with `None` true responses. First disconnects it for a
-    /// moment, so that the hub reconnects.
+    /// Makes each of these members send its lie or, with `None`, true responses. First disconnects it for a moment, so
+    /// that the hub reconnects.
     pub async fn lie(&self, lies: impl IntoIterator<Item = (usize, Option<Lie>)>) {
         for (at, lie) in lies {
             self.places[at].member.set_lie(lie);
@@ -185,7 +185,7 @@ fn address(at: usize) -> Result<Ipv4Addr> {
     Ok(Ipv4Addr::new(127, 1, third, fourth))
 }
 
-/// The member with this address; `None`: the address is in no network of the members.
+/// The member with this address; `None` if the address is in no network of the members.
 fn number(address: IpAddr) -> Option<usize> {
     let IpAddr::V4(address) = address else {
         return None;
@@ -225,7 +225,7 @@ async fn serve(listener: TcpListener, places: Arc<[Place]>, terms: Arc<Terms>) {
 }
 
 async fn accept(member: Arc<Member>, stream: TcpStream, terms: Arc<Terms>) {
-    // As Go's servers do.
+    // Like Go's servers.
     let _ = stream.set_nodelay(true);
     if let Some(Lie::Bytes(head, rest)) = member.lie() {
         // The hub may disconnect at any time.

@@ -144,7 +144,7 @@ pub(super) fn audited(log: &Path, from: Timestamp, to: Timestamp) -> Result<Vec<
     let mut counts = BTreeMap::<String, usize>::new();
     for line in tail(log, 64 << 20)?.lines() {
         let Ok(event) = serde_json::from_str::<Value>(line) else {
-            continue; // cut off at the beginning or being written
+            continue; // the line is truncated or still being written
         };
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let user = text(&event["user"]["username"]);
@@ -169,7 +169,7 @@ pub(super) fn audited(log: &Path, from: Timestamp, to: Timestamp) -> Result<Vec<
     Ok(counts.into_iter().collect())
 }
 
-/// The last bytes of a log, at most this many: the whole log covers the fleet's whole life.
+/// The end of a log, at most this many bytes, because the whole log covers the fleet's whole life.
 pub(super) fn tail(log: &Path, most: u64) -> Result<String> {
     let mut file = fs::File::open(log)?;
     let start = file.metadata()?.len().saturating_sub(most);

@@ -1,6 +1,5 @@
-//! A fleet that no machine could run: thousands of Node objects without nodes, and for each a simulated syncer that
-//! makes the requests of a real one, and sleeps when a real one restarts its kubelet. API server, etcd and controller
-//! are real.
+//! A fleet that no machine could run: thousands of Node objects without nodes. For each, a simulated syncer makes the requests of
+//! a real one, and sleeps while a real one would restart its kubelet. API server, etcd and controller are real.
 
 mod capacity;
 mod hub_capacity;
@@ -45,9 +44,9 @@ pub const RESTART: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub nodes: usize,
-    /// How long to measure the controller without any change.
+    /// How long to measure the idle controller.
     pub idle: Duration,
-    /// Maximum duration of the rotation of one node at a time; the rest of it is computed.
+    /// Maximum duration of the rotation of one node at a time; the rest is extrapolated.
     pub one_at_a_time: Duration,
 }
 
@@ -59,7 +58,7 @@ pub struct Rotation {
     /// The minimum number of consecutive kubelet restarts that the limit allows.
     pub waves: usize,
     pub requests: Requests,
-    /// CPU time of the controller meanwhile.
+    /// CPU time of the controller during the rotation.
     pub processor: Duration,
 }
 
@@ -73,7 +72,7 @@ pub struct Figures {
     pub tenth: Rotation,
     /// A rotation with the credential provider, which restarts nothing.
     pub in_place: Rotation,
-    /// Time per node with one node at a time, and on how many nodes it was measured.
+    /// Time per node if one node changes at a time, and the number of measured nodes.
     pub one_at_a_time: (Duration, usize),
     /// Requests per second, in a rotation's mix, that this API server processes while all watches are open.
     pub capacity: f64,
@@ -86,7 +85,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The minimum duration of a rotation: its consecutive restarts and its requests need this time.
+    /// The minimum duration of a rotation, which its consecutive restarts and its requests need.
     pub fn floor(&self, rotation: &Rotation) -> Duration {
         let waves = RESTART * u32::try_from(rotation.waves).unwrap_or(u32::MAX);
         #[expect(clippy::cast_precision_loss, reason = "figures for people")]
@@ -95,7 +94,7 @@ impl Figures {
     }
 }
 
-/// Runs to its end.
+/// Runs the future to completion.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build()?;

@@ -23,7 +23,7 @@ const DEADLINE: Duration = Duration::from_mins(5);
 const TIME: Duration = Duration::from_secs(5);
 const NEW: usize = 20;
 
-/// How long something took, and how many Secrets the controller wrote meanwhile.
+/// The duration of a step, and the number of Secrets that the controller wrote during it.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
     pub time: Duration,
@@ -41,7 +41,7 @@ pub struct Figures {
     pub new: Vec<Duration>,
     /// From the exclusion of all namespaces until none has the Secret.
     pub removal: Step,
-    /// Secrets of that size that this API server can apply per second.
+    /// Number of Secrets of that size that this API server can apply per second.
     pub capacity: f64,
     /// Requests in the following idle minute, without watches.
     pub idle: Vec<(String, usize)>,
@@ -108,7 +108,7 @@ async fn create(client: &Client, name: String) -> Result<()> {
     Ok(())
 }
 
-/// How long a new namespace is without its Secret.
+/// Creates a namespace, and returns the time until it has its Secret.
 async fn created(client: &Client, name: &str) -> Result<Duration> {
     create(client, name.to_owned()).await?;
     let begun = Instant::now();
@@ -131,7 +131,7 @@ fn config(password: &str) -> Value {
     json!({"auths": {"quay.io": entry, "ghcr.io": entry}})
 }
 
-/// From the write until the status is about it and `is_done`.
+/// From the write until the status describes it and `is_done`.
 async fn step<F: Future<Output = Result<()>>>(
     client: &Client,
     write: impl FnOnce() -> F,
@@ -193,7 +193,7 @@ async fn since(client: &Client, begun: Instant, before: &Requests) -> Result<Ste
     })
 }
 
-/// The best of several numbers of clients.
+/// For the best of several numbers of clients.
 async fn capacity(client: &Client, namespaces: usize) -> Result<f64> {
     let mut best = 0.0_f64;
     for clients in [16, 64] {

@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::kubernetes::VERSION;
 
-/// How often a kubelet reports when nothing changes.
+/// Interval of a kubelet's heartbeats if nothing changes.
 const REPORT: Duration = Duration::from_mins(5);
 
 pub(super) fn name(index: usize) -> String {
@@ -43,7 +43,7 @@ pub(super) async fn create(client: &Client, number: usize) -> Result<BTreeMap<St
         .await
 }
 
-/// Writes each Node's heartbeat in turn, as often as its kubelet would; never ends.
+/// Writes each Node's heartbeat in turn, as often as its kubelet would. Never ends.
 pub(super) async fn beat(client: Client, number: usize) {
     let api: Api<Node> = Api::all(client);
     let pause = REPORT / u32::try_from(number).unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! What users write, and what they read, in all of these places.
+//! Reads and writes of users' objects that several modules share.
 
 use std::fmt::Display;
 
@@ -57,7 +57,7 @@ pub(super) fn config(entries: &[(&str, u32)]) -> Value {
     json!({"auths": auths})
 }
 
-/// false: it failed with one of these codes, because another event, or the program, changed the object before.
+/// Returns false if the write failed with one of these codes, because another event, or the program, changed the object before.
 pub(super) fn unless<T>(codes: &[u16], done: kube::Result<T>) -> Result<bool> {
     match done {
         Ok(_) => Ok(true),
@@ -66,7 +66,7 @@ pub(super) fn unless<T>(codes: &[u16], done: kube::Result<T>) -> Result<bool> {
     }
 }
 
-/// Ignores that another event, or the program, deleted the object.
+/// Ignores an error because another event, or the program, deleted the object.
 pub(super) fn unless_gone<T>(done: kube::Result<T>) -> Result<()> {
     unless(&[404], done).map(drop)
 }

@@ -19,10 +19,10 @@ use super::{nodes as fleet_nodes, rotation};
 use crate::product::{NAMESPACE, Product, Ran, run};
 use crate::{DEADLINE, until};
 
-/// The name under which kubectl runs the plugin for completions.
+/// The name under which kubectl runs the plugin to complete a command line.
 const COMPLETE: &str = "kubectl_complete-globalps";
 
-/// All measurements, each of several runs.
+/// All measurements, each with several runs.
 #[derive(Clone, Debug)]
 pub struct PluginFigures {
     /// Size of the program in bytes.
@@ -59,7 +59,7 @@ pub fn measure(nodes: usize, runs: usize) -> Result<PluginFigures> {
         .worker_threads(2)
         .enable_all()
         .build()?;
-    // Its open watches are part of a cluster of that size.
+    // Its open watches belong to a cluster of that size.
     let _fleet = runtime.block_on(rotation::roll_out_once(&stage, nodes))?;
     let desk = Desk { stage: &stage };
     let json = desk.done("status -o json")?;
@@ -126,14 +126,14 @@ impl Desk<'_> {
         Ok(ran)
     }
 
-    /// From the start of the plugin until it has exited and all its output was read.
+    /// From the start of the plugin until it has exited and all its output has been read.
     fn time(&self, line: &str) -> Result<Duration> {
         let begun = Instant::now();
         self.done(line)?;
         Ok(begun.elapsed())
     }
 
-    /// `write` changes the status of one node.
+    /// `write`: changes the status of one node.
     fn live(
         &self,
         line: &'static str,
@@ -208,7 +208,7 @@ impl Desk<'_> {
     }
 }
 
-/// Peak memory in KiB; 0: the process has exited.
+/// Peak memory in KiB; 0 if the process has exited.
 fn most_memory(process: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -216,7 +216,7 @@ fn most_memory(process: u32) -> Result<u64> {
     Ok(number.map_or(Ok(0), str::parse)?)
 }
 
-/// When the API server received the admin's first request since then, in microseconds.
+/// The time of the admin's first request that the API server received after `since`, in microseconds.
 fn first_since(log: &Path, since: Timestamp) -> Result<Option<Timestamp>> {
     let text = super::meter::tail(log, 1 << 20)?;
     let times = text.lines().filter_map(|line| {

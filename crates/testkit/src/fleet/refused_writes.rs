@@ -1,5 +1,5 @@
-//! Refused writes: an admission webhook rejects the controller's writes of one object, or never responds to them. Whatever else
-//! there is to write is written meanwhile, and the object is named. API server and controller are real, syncers are simulated.
+//! Refused writes: an admission webhook rejects the controller's writes of one object, or never responds to them. All other
+//! writes happen meanwhile, and the status names the object. API server and controller are real, syncers are simulated.
 
 use std::time::{Duration, Instant};
 
@@ -21,23 +21,23 @@ use crate::rights::service_account;
 
 const NODES: usize = 6;
 const POLL: Duration = Duration::from_millis(100);
-/// The API server uses a webhook configuration this long after its creation or deletion.
+/// Time until the API server uses a webhook configuration after its creation or deletion.
 const EFFECTIVE: Duration = Duration::from_millis(1500);
-/// Everything that is not refused is written by then.
+/// Time until everything that is not refused is written.
 const SOON: Duration = Duration::from_secs(60);
-/// The same, while a write without a response delays each of several reconciles by up to 10 s.
+/// Like [`SOON`], while a write without a response delays each of several reconciles by up to 10 s.
 const LATER: Duration = Duration::from_secs(100);
-/// Maximum backoff of a refused write, and a bit more.
+/// Maximum backoff of a refused write, with a margin.
 const RETRIED: Duration = Duration::from_secs(90);
-/// The node, or the namespace, that is new in the round.
+/// Stands for the new node or namespace of the iteration.
 const NEW: &str = "new";
-/// Of a node that exists, of a new one, and of a new namespace.
+/// Objects of an existing node, of a new one, and of a new namespace.
 const REFUSED: [(&str, &str, &str); 3] = [
     ("nodepullsecrets", NAMESPACE, "node-2"),
     ("nodepullsecrets", NAMESPACE, NEW),
     ("secrets", NEW, GLOBAL_SECRET),
 ];
-/// To the writes of these there is also no response.
+/// Objects whose writes also get no response.
 const SILENT: [(&str, &str, &str); 4] = [
     REFUSED[0],
     ("secrets", NAMESPACE, GLOBAL_SECRET),
@@ -45,7 +45,7 @@ const SILENT: [(&str, &str, &str); 4] = [
     ("daemonsets", NAMESPACE, SYNCER),
 ];
 
-/// Refuses writes of every kind; returns how many cases there were.
+/// Refuses writes of every kind. Returns the number of cases.
 pub fn run() -> Result<usize> {
     let stage = Stage::with("refused-writes", Some(Attach::Admission))?;
     let refuser = Refuser::start()?;
@@ -76,13 +76,13 @@ pub fn run() -> Result<usize> {
 struct Scene<'a> {
     stage: &'a Stage,
     client: Client,
-    /// They run as long as these live.
+    /// The syncers run until these are dropped.
     syncers: Vec<Syncers>,
     refuser: &'a Refuser,
     round: usize,
 }
 
-/// What is not as wanted yet; empty: nothing.
+/// What is not as expected yet; empty if everything is.
 type Missing = Vec<String>;
 
 impl Scene<'_> {
@@ -146,7 +146,7 @@ impl Scene<'_> {
         until(&format!("{case}: allowed"), RETRIED, missing).await
     }
 
-    /// A quota has no room for the object of a new node.
+    /// Fills a quota, so that it has no room for the object of a new node.
     async fn fill_a_quota(&mut self) -> Result<()> {
         self.round += 1;
         let (deleted, _) = OBJECTS[self.round % OBJECTS.len()];
@@ -156,7 +156,7 @@ impl Scene<'_> {
         let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota",
             "metadata": {"name": "full", "namespace": NAMESPACE}, "spec": {"hard": full}});
         self.stage.apply(&quota)?;
-        // There is no controller that does this.
+        // No controller runs that updates this status.
         let status = json!({"status": {"hard": full, "used": full}});
         let quotas = self.api("resourcequotas", NAMESPACE);
         let patch = Patch::Merge(&status);
@@ -182,7 +182,7 @@ impl Scene<'_> {
         until("no quota", RETRIED, missing).await
     }
 
-    /// Another client makes the Secret of the content immutable.
+    /// Makes the Secret with the content immutable, like another client.
     async fn make_immutable(&mut self) -> Result<()> {
         self.round += 1;
         let before = self.revision().await?;
@@ -194,19 +194,19 @@ impl Scene<'_> {
         until("an immutable Secret", SOON, missing).await
     }
 
-    /// Name of the node and of the namespace that are new in this round.
+    /// Name of the node and of the namespace that are new in this iteration.
     fn new_name(&self) -> String {
         format!("new-{}", self.round)
     }
 
-    /// Another password and configuration, one more node and namespace; another object of the syncers is deleted.
+    /// Changes password and configuration, adds a node and a namespace, and deletes another object of the syncers.
     async fn change(&mut self, refused: Option<&Refused<'_>>) -> Result<()> {
         self.stage.write_password(self.round)?;
-        // It is written to the state.
+        // The controller stores this field in its state.
         let spec = json!({"spec": {"historyLimit": 3 + self.round % 2}});
         self.patch("globalpullsecrets", NAMESPACE, GLOBAL_SECRET, &spec)
             .await?;
-        // One after the other: the controller restores one that is deleted often only now and then.
+        // One after the other, because the controller restores an object that is often deleted only at intervals.
         let next = OBJECTS[self.round % OBJECTS.len()];
         let of_case =
             |(kind, name): &(&str, &str)| refused.is_some_and(|it| it.is(kind, NAMESPACE, name));
@@ -233,8 +233,8 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Every node but a refused one has a revision after this one, every namespace its Secret, and every object of the syncers
-    /// exists.
+    /// What is missing: every node must have a revision after this one, every namespace its Secret, and every object of
+    /// the syncers must exist, except the refused object.
     async fn missing(&self, before: i64, refused: Option<&Refused<'_>>) -> Result<Missing> {
         let is_refused = |kind: &str, namespace: &str, name: &str| {
             refused.is_some_and(|it| it.is(kind, namespace, name))
@@ -282,7 +282,7 @@ impl Scene<'_> {
         Ok(annotation.map_or(Ok(0), |annotation| annotation.parse())?)
     }
 
-    /// The status names the object.
+    /// The conditions, if they don't name the object.
     async fn unnamed(&self, title: &str) -> Result<Missing> {
         let api = self.api("globalpullsecrets", NAMESPACE);
         let config = api.get(GLOBAL_SECRET).await?;

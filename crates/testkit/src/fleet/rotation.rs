@@ -1,4 +1,4 @@
-//! The measurement: first rollout, rotations, idle time, and the API server's maximum.
+//! The measurement: first rollout, rotations, idle time, and the API server's maximum throughput.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,11 +22,11 @@ use super::syncers::Syncers;
 use super::{Figures, Options, Rotation, capacity, nodes};
 use crate::product::{NAMESPACE, pull_secret};
 
-/// Clients whose connections all syncers share for everything except watches.
+/// Number of clients whose connections all syncers share for everything except watches.
 const CLIENTS: usize = 16;
 /// Interval between reads of the status.
 const LOOK: Duration = Duration::from_millis(100);
-/// A rotation that takes longer has failed.
+/// Deadline of a rotation.
 const DEADLINE: Duration = Duration::from_mins(10);
 
 struct Run<'a> {
@@ -62,7 +62,7 @@ async fn begin<'a>(stage: &Stage, number: usize, audit_log: &'a Path) -> Result<
     let beats = tokio::spawn(nodes::beat(admin.clone(), number));
     say("every syncer is watching");
     let controller = stage.start_controller()?;
-    // Until the controller has listed everything.
+    // Waits until the controller has listed everything.
     sleep(Duration::from_secs(5)).await;
     let run = Run {
         nodes: number,
@@ -81,7 +81,7 @@ async fn begin<'a>(stage: &Stage, number: usize, audit_log: &'a Path) -> Result<
     })
 }
 
-/// A fleet after its first rollout, which then stays unchanged.
+/// A fleet after its first rollout, which makes no further change.
 pub(super) async fn roll_out_once(stage: &Stage, nodes: usize) -> Result<Syncers> {
     let audit_log = stage.cluster.audit_log();
     let mut begun = begin(stage, nodes, &audit_log).await?;
@@ -173,7 +173,7 @@ impl Run<'_> {
             self.nodes
         );
         let mut requests = after.0.since(&before.0);
-        // This program's own reads of the status.
+        // Excludes this program's own reads of the status.
         requests.counts.remove("GET globalpullsecrets");
         Ok(Rotation {
             time,
@@ -187,7 +187,7 @@ impl Run<'_> {
         })
     }
 
-    /// Rotates one node after the other for at most this time; then the rest of the nodes at once. Returns the time per
+    /// Rotates one node after the other for at most this time, then the remaining nodes at once. Returns the time per
     /// node, and the number of nodes.
     async fn one_at_a_time(&mut self, most: Duration) -> Result<(Duration, usize)> {
         self.configure(&json!({"rollout": {"maxUnavailable": 1}}))
@@ -214,9 +214,9 @@ impl Run<'_> {
         Ok((each, times.len()))
     }
 
-    /// Requests and CPU time of the controller without any change.
+    /// Requests and CPU time of the idle controller.
     async fn idle(&self, time: Duration) -> Result<((Vec<(String, usize)>, f64), Duration)> {
-        // Until the last statuses of the rotation are written.
+        // Waits until the last statuses of the rotation are written.
         sleep(Duration::from_secs(5)).await;
         let (before, from) = (Usage::of(self.controller)?, Timestamp::now());
         sleep(time).await;
@@ -244,7 +244,7 @@ impl Run<'_> {
         configure(&self.admin, spec).await
     }
 
-    /// Waits until the status reports that the newest revision is on every node.
+    /// Waits until the status reports that every node has the newest revision.
     async fn wait_ready(&self, deadline: Instant) -> Result<()> {
         let api: Api<GlobalPullSecret> = Api::namespaced(self.admin.clone(), NAMESPACE);
         loop {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::{Attach, DeliveryType};
 use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET, ROLLED_OUT_SECRET};
-use globalps_manifests::{Install, NamespaceAccess, OperatorAccess, sources_access};
+use globalps_manifests::{Manifests, NamespaceAccess, OperatorAccess, sources_access};
 use kube::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::{Cluster, DEADLINE, until};
 
 const CONTROLLER: &str = "globalps-controller";
 pub(super) const CONTROLLER_NAMESPACE: &str = "globalps-system";
-/// Not the syncer's own account, whose tokens are bound to pods: there are no pods here.
+/// The syncers don't use their own account, whose tokens are bound to pods, because there are no pods here.
 const SYNCERS: &str = "fleet-syncers";
 
 pub(super) struct Stage {
@@ -33,7 +33,7 @@ impl Stage {
         Self::with(&format!("fleet-{nodes}"), None)
     }
 
-    /// `name` of the cluster; `attach` enables delivery into namespaces, with nothing on nodes.
+    /// `name`: of the cluster. `attach`: enables delivery to namespaces, with nothing on nodes.
     pub(super) fn with(name: &str, attach: Option<Attach>) -> Result<Self> {
         Self::install(Self::bare(name)?.cluster, attach, None)
     }
@@ -50,12 +50,13 @@ impl Stage {
         Ok(Self { cluster })
     }
 
-    /// The same with Kubernetes' own controllers, which create service accounts and finish the deletion of namespaces.
+    /// Like [`Self::with`], but with Kubernetes' own controllers, which create service accounts and finish the deletion
+    /// of namespaces.
     pub(super) fn managed(name: &str, attach: Attach) -> Result<Self> {
         Self::install(Self::cluster(name)?, Some(attach), None)
     }
 
-    /// The same for operators whose catalogs name these Secrets, each with its namespace.
+    /// Like [`Self::managed`], for operators whose catalogs refer to these Secrets, each with its namespace.
     pub(super) fn for_operators(name: &str, secrets: &[(&str, &str)]) -> Result<Self> {
         let cluster = Self::cluster(name)?;
         for (namespace, _) in secrets {
@@ -90,15 +91,15 @@ impl Stage {
             attach,
             detaches: false,
         };
-        let install = Install {
+        let install = Manifests {
             delivery: (attach.is_some() || operators.is_some()).then_some(DeliveryType::None),
             image_pull_secrets: attach.map(access),
             operators,
-            ..Install::of_images("none", "none")
+            ..Manifests::of_images("none", "none")
         };
         let mut objects = install.objects();
         objects.push(pod(&objects)?);
-        // The API server must know its CRD first.
+        // The API server must know the CRD first.
         let (configuration, objects): (Vec<Value>, Vec<Value>) = objects
             .into_iter()
             .partition(|object| object["kind"] == "GlobalPullSecret");
@@ -146,13 +147,13 @@ impl Stage {
         self.start(CONTROLLER)
     }
 
-    /// `component` names this process of the controller.
+    /// `component`: name of this process of the controller.
     pub(super) fn start(&self, component: &str) -> Result<u32> {
         let args = ["run", "--syncer-image=none", "--port=0", "--probes-port=0"];
         self.spawn(component, CONTROLLER, &args)
     }
 
-    /// Starts a shipped program with the permissions of the service account that has its name.
+    /// Starts a shipped program with the permissions of the service account of this name.
     pub(super) fn spawn(&self, component: &str, name: &str, args: &[&str]) -> Result<u32> {
         let layout = self.cluster.layout();
         let file = layout.pki(&format!("{name}.kubeconfig"));
@@ -161,7 +162,7 @@ impl Stage {
         }
         let mut command = Command::new(shipped(name)?);
         command.args(args).env("KUBECONFIG", &file);
-        // Not by name: one that was killed a moment ago may still be there.
+        // Not by name, because a process that was just killed may still exist.
         let pid = spawn(layout, component, &mut command)?;
         ensure!(parent(pid).is_some(), "{name} exited immediately");
         Ok(pid)
@@ -242,7 +243,7 @@ pub(super) fn pod(objects: &[Value]) -> Result<Value> {
     }))
 }
 
-/// A syncer's permissions, created at once: the controller would create the Role only with the first revision.
+/// A syncer's permissions, created at once, because the controller would only create the Role with the first revision.
 fn permissions() -> Value {
     let metadata = json!({"name": SYNCERS, "namespace": NAMESPACE});
     let rbac = "rbac.authorization.k8s.io";

@@ -1,6 +1,6 @@
 //! A simulated syncer for each node, which makes the API requests of a real one: one watch of its own object by name,
-//! and for each assignment a GET of the Secret, a simulated kubelet restart, and a status patch. A real syncer also
-//! reports progress after a second, which this one does not reach.
+//! and for each assignment a GET of the Secret, a simulated kubelet restart, and a status patch. A real syncer would
+//! also report progress after a second, which takes longer than a simulated restart.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -27,18 +27,18 @@ use tokio::time::sleep;
 use super::RESTART;
 use crate::product::NAMESPACE;
 
-/// A real syncer renews its watch this often.
+/// Interval at which a real syncer renews its watch.
 const WATCH_SECONDS: u32 = 290;
-/// A real syncer rereads a Secret with another revision this often.
+/// Interval at which a real syncer rereads a Secret with another revision.
 const RECHECK: Duration = Duration::from_secs(5);
-/// Connections that are opened at the same time.
+/// Number of connections that are opened concurrently.
 const CONNECTING: usize = 32;
 
 pub(super) struct Syncers {
     shared: Arc<Shared>,
 }
 
-/// Their kubelets post a heartbeat after each restart, by the clocks of their nodes.
+/// Kubelets that post a heartbeat after each restart, by their nodes' clocks.
 pub(super) struct Kubelets {
     pub(super) nodes: Api<Node>,
     /// How far the clock of a node is ahead.
@@ -62,17 +62,17 @@ impl Kubelets {
 }
 
 struct Shared {
-    /// Ignore all events of the watches.
+    /// Whether to ignore all events of the watches.
     deaf: AtomicBool,
     connecting: Semaphore,
     watching: AtomicUsize,
     busy: AtomicUsize,
     most_busy: AtomicUsize,
-    /// Requests that failed and were retried.
+    /// Number of requests that failed and were retried.
     errors: AtomicUsize,
     /// The revision of each node, and since when it has it.
     synced: Mutex<BTreeMap<String, (i64, Instant)>>,
-    /// When which node received which revision, and was about to report that it has it.
+    /// When each node received each revision, just before its report.
     seen: Mutex<Vec<Seen>>,
     kubelets: Option<Kubelets>,
 }
@@ -184,7 +184,7 @@ struct Syncer {
     secrets: Api<Secret>,
     name: String,
     shared: Arc<Shared>,
-    /// The kubelet's provider configuration; `None`: it has none.
+    /// The kubelet's provider configuration; `None` if it has none.
     provider: Arc<Mutex<Option<String>>>,
 }
 
@@ -257,7 +257,7 @@ impl Syncer {
     /// Whether the node reached its assignment.
     async fn try_once(&self, task: &Task) -> bool {
         if task.revision == Revision::NONE && !task.restore {
-            // Reported once, so that the controller knows that a syncer is there.
+            // Reported once, so that the controller sees that the syncer runs.
             return self
                 .patch(task, Revision::NONE, Phase::Pending, None)
                 .await
@@ -280,7 +280,7 @@ impl Syncer {
             let busy = self.shared.busy.fetch_add(1, Relaxed) + 1;
             self.shared.most_busy.fetch_max(busy, Relaxed);
             sleep(RESTART).await;
-            // The controller may see the next patch before its response arrives here.
+            // The controller may see the next patch before this program receives its response.
             self.shared.busy.fetch_sub(1, Relaxed);
         }
         *self.provider.lock().unwrap_or_else(PoisonError::into_inner) = provider;
@@ -306,7 +306,7 @@ impl Syncer {
         done
     }
 
-    /// The annotation of the Secret with this revision; `None`: there is none.
+    /// The annotation of the Secret with this revision; `None` if there is none.
     async fn delivery_of(&self, revision: Revision) -> Option<Option<String>> {
         for name in [GLOBAL_SECRET, ROLLED_OUT_SECRET] {
             let Ok(secret) = self.secrets.get(name).await else {
@@ -326,7 +326,7 @@ impl Syncer {
         provider.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// By the clock of the node; `None`: it has no kubelet.
+    /// By the node's clock; `None` if it has no kubelet.
     fn now(&self) -> Option<Timestamp> {
         let kubelets = self.shared.kubelets.as_ref();
         kubelets.map(|kubelets| kubelets.now(&self.name))

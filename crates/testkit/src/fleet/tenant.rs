@@ -1,5 +1,5 @@
-//! Somebody who may write every object in one namespace of the hub, and owns clusters: tries to exhaust the hub, and to reach what is not
-//! theirs.
+//! A user who may write every object in one namespace of the hub and owns clusters tries to exhaust the hub, and to
+//! access other users' objects.
 
 use anyhow::Result;
 use fastrand::Rng;
@@ -19,7 +19,7 @@ use crate::product::pull_secret;
 
 /// The tenant's namespace.
 pub const TENANT: &str = "tenant";
-/// Its `FleetPullSecret`.
+/// Name of its `FleetPullSecret`.
 const NAME: &str = "shared";
 const FILLING: &str = "filling";
 
@@ -30,11 +30,11 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// With a `FleetPullSecret` that selects every cluster in the namespace.
+    /// Creates a `FleetPullSecret` that selects every cluster in the namespace.
     pub async fn new(client: Client) -> Result<Self> {
         let tenant = Self {
             client,
-            // Not the numbers of the hub.
+            // Doesn't collide with the hub's numbers.
             number: 1000,
         };
         let config = json!({"auths": {"tenant.example.com": {"auth": "dTpw"}}});
@@ -72,8 +72,8 @@ impl Tenant {
         self.number
     }
 
-    /// Creates Secrets of this size that register a cluster, have the label of Cluster API, and are named like revisions of its
-    /// `FleetPullSecret` or of another one (`owner`: its uid).
+    /// Creates Secrets of this size that register a cluster, have the label of Cluster API, and are named like
+    /// revisions of its own `FleetPullSecret` or of another one (`owner`: its uid).
     pub async fn fill(&mut self, number: usize, size: usize, owner: Option<&str>) -> Result<()> {
         for _ in 0..number {
             let at = self.next();
@@ -102,7 +102,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Deletes what it has filled the namespace with.
+    /// Deletes the objects with which it filled the namespace.
     pub async fn empty(&self) -> Result<()> {
         let filling = ListParams::default().labels(&format!("of={FILLING}"));
         let params = DeleteParams::default();
@@ -110,7 +110,8 @@ impl Tenant {
         Ok(())
     }
 
-    /// Creates and deletes objects of clusters, each with a new name, that assign the newest revision and report another identity.
+    /// Creates and deletes objects of clusters, each with a new name, an assignment of the newest revision, and another
+    /// identity in its status.
     pub async fn pass_names(&mut self, number: usize) -> Result<()> {
         for _ in 0..number {
             let cluster = format!("none-{}", self.next());
@@ -138,7 +139,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Another object for each cluster of its own, with an assignment and a status.
+    /// Replaces the object of each of its clusters by one with an assignment and a status.
     pub async fn replace_objects(&self) -> Result<()> {
         for object in self.objects().list(&ListParams::default()).await? {
             let name = object.name_any();
@@ -146,7 +147,7 @@ impl Tenant {
             unless_gone(deleted)?;
             let mut forged = ClusterPullSecret::new(&name, object.spec);
             forged.spec.remove ^= true;
-            // The hub may be faster.
+            // The hub may create the object first.
             let _ = self.objects().create(&PostParams::default(), &forged).await;
         }
         Ok(())
@@ -163,7 +164,7 @@ impl Tenant {
     }
 }
 
-/// What a hostile member does next.
+/// The next lie of a hostile member.
 pub fn lie(rng: &mut Rng, other: &str) -> Lie {
     let long = "x".repeat(1 << 20);
     let ready = json!({

@@ -7,7 +7,7 @@ use super::draw::{Change, Draw};
 use super::json::{INVALID_UTF8, SURROGATE};
 use super::kind::Kind;
 
-/// One that the kubelet accepts.
+/// A value that the kubelet accepts.
 pub(super) fn sound(draw: &mut Draw) -> String {
     let mut auth = BASE64_STANDARD.encode(pair(draw));
     if draw.one_in(5) {
@@ -16,7 +16,7 @@ pub(super) fn sound(draw: &mut Draw) -> String {
     auth
 }
 
-/// One that the kubelet may reject.
+/// A value that the kubelet may reject.
 pub(super) fn odd(draw: &mut Draw) -> String {
     let mut auth = BASE64_STANDARD.encode(pair(draw));
     draw.change(&ODD, &mut auth);

@@ -11,7 +11,7 @@ use super::places::Places;
 
 /// A file with these keys; a few files have no entries for them.
 pub(super) fn document(draw: &mut Draw, keys: &[String], places: &Places) -> Vec<u8> {
-    // One invalid entry makes the kubelet ignore the whole file, so most files have none.
+    // A single invalid entry makes the kubelet ignore the whole file, so most files have none.
     let odd_entries = draw.one_in(5);
     let mut members = vec![auths(draw, keys, odd_entries)];
     if draw.one_in(25) {

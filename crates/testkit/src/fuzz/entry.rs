@@ -88,7 +88,7 @@ pub(super) fn sound(draw: &mut Draw) -> String {
     object(draw, &members)
 }
 
-/// An entry because of which a reader may ignore it or the whole file.
+/// An entry that may make a reader ignore it, or the whole file.
 pub(super) fn odd(draw: &mut Draw) -> String {
     let mut members = vec![auth_member(draw)];
     match draw.below(10) {
@@ -139,7 +139,7 @@ pub(super) fn odd(draw: &mut Draw) -> String {
     object(draw, &members)
 }
 
-/// A value that was encoded once too often: as a string, or as a string of base64.
+/// A value that was encoded once too often: as a string, or as base64 in a string.
 pub(super) fn encoded(draw: &mut Draw, value: &str) -> String {
     let text = if draw.one_in(2) {
         value.to_owned()

@@ -165,7 +165,7 @@ const ODD: [Change; 19] = [
         *image = format!("{HEX}0")[..length].to_owned();
     }),
     (Kind::ImageLong, |draw, image| {
-        // At and around the limit of 255 for host and path, whichever of them it counts.
+        // At and around the limit of 255 for host and path, whichever of them it applies to.
         let length = draw.pick(&[
             200, 240, 244, 245, 246, 253, 254, 255, 256, 257, 263, 264, 265, 266, 300,
         ]);

@@ -1,4 +1,4 @@
-//! JSON as text, including what no JSON library would write.
+//! JSON as text, including text that no JSON library would write.
 
 use super::draw::Draw;
 use super::kind::Kind;
@@ -83,7 +83,7 @@ fn escape(draw: &mut Draw, character: char, out: &mut String) {
     }
 }
 
-/// A member name that Go's decoder may match to the field, because it ignores case.
+/// A member name that Go's decoder may match with the field, because it ignores case.
 pub(super) fn field(draw: &mut Draw, name: &str) -> String {
     let name = match draw.below(40) {
         0 => {
@@ -133,7 +133,7 @@ pub(super) fn space(draw: &mut Draw) -> &'static str {
     }
 }
 
-/// An object of members that are JSON already, each `"name":value`.
+/// An object with these members, which are JSON already, each `"name":value`.
 pub(super) fn object(draw: &mut Draw, members: &[String]) -> String {
     let mut out = String::from("{");
     for (at, member) in members.iter().enumerate() {
@@ -148,7 +148,7 @@ pub(super) fn object(draw: &mut Draw, members: &[String]) -> String {
     out
 }
 
-/// A member of an object; the name is JSON already.
+/// A member of an object; its name is JSON already.
 pub(super) fn member(draw: &mut Draw, name: &str, value: &str) -> String {
     let (before, after) = (space(draw), space(draw));
     format!("{name}{before}:{after}{value}")

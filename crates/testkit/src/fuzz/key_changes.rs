@@ -1,4 +1,4 @@
-//! Changes of keys that people make by mistake, or because they expect a meaning.
+//! Changes that users make to keys by mistake, or because they expect an effect.
 
 use super::draw::{Change, Draw};
 use super::json::{INVALID_UTF8, SURROGATE};
@@ -219,7 +219,7 @@ pub(super) const CHANGES: [Change; 42] = [
         }
     }),
     (Kind::KeyPercentInstead, |draw, key| {
-        // A byte of the key as an escape: the same key for a reader that decodes it.
+        // Escapes a byte of the key: for a reader that decodes it, the key stays the same.
         let at = draw.below(key.len() + 1);
         if let Some(byte) = key.get(at..=at).and_then(|text| text.bytes().next()) {
             let escape = if draw.one_in(2) {
@@ -316,7 +316,7 @@ pub(super) const CHANGES: [Change; 42] = [
     (Kind::KeySurrogate, |draw, key| draw.insert(key, SURROGATE)),
 ];
 
-/// Where the host ends: after a scheme, before a path.
+/// The end of the host: after a scheme, before a path.
 fn host_end(key: &str) -> usize {
     let start = key.find("://").map_or(0, |at| at + 3);
     key[start..].find('/').map_or(key.len(), |at| start + at)

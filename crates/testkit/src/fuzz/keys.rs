@@ -1,11 +1,11 @@
-//! Generates keys of `auths`: registries as people write them.
+//! Generates keys of `auths`: registries as users write them.
 
 use super::draw::Draw;
 use super::key_changes::CHANGES;
 use super::kind::Kind;
 use super::places::Places;
 
-/// Keys of one file; sometimes one twice, or in two spellings.
+/// The keys of one file; sometimes a key occurs twice, or in two spellings.
 pub(super) fn keys(draw: &mut Draw, places: &Places) -> Vec<String> {
     let number = match draw.below(20) {
         0 => 0,

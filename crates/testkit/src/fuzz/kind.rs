@@ -1,8 +1,8 @@
-//! Names of everything that can be special about a case.
+//! Names of all oddities of a case.
 
 macro_rules! kinds {
     ($($kind:ident)*) => {
-        /// Something that is special about a case.
+        /// An oddity of a case.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Kind {
             $($kind,)*
@@ -57,7 +57,7 @@ kinds! {
     ImageUpperCaseFirst
 }
 
-/// `KeyGlobLabel` is `key glob label`.
+/// Formats `KeyGlobLabel` as `key glob label`.
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut words = String::new();

@@ -1,8 +1,7 @@
-//! Generates realistic credentials files and image names, including those with mistakes: structured, never only random
-//! bytes.
+//! Generates realistic credentials files and image names, including ones with mistakes: structured, never only random bytes.
 //!
-//! [`case`] always generates the same case for the same number, so the number is enough to reproduce a case. Most files
-//! are valid except for one or two oddities: a file that no reader accepts says little about matching.
+//! [`case`] always generates the same case for the same number, so the number is enough to reproduce a case. Most files are valid
+//! except for one or two oddities, because a file that no reader accepts says little about matching.
 
 mod auth;
 mod document;
@@ -24,7 +23,7 @@ pub use provider::{PullCase, pull_case};
 use crate::oracle;
 use draw::Draw;
 
-/// A file, images to match against it, and what is special in them.
+/// A file, images to match against it, and their oddities.
 #[derive(Clone)]
 pub struct Case {
     pub asked: oracle::Case,

@@ -1,4 +1,4 @@
-//! The few registries of one case: keys and images without anything in common would test nothing.
+//! The few registries of one case. Keys and images that share no registry would test nothing.
 
 use super::draw::Draw;
 use super::kind::Kind;

@@ -16,7 +16,7 @@ use crate::oracle::Pull;
 pub struct PullCase {
     pub content: Content,
     pub asked: Pull,
-    /// `None`: there is no token, or one without a pod.
+    /// `None` if there is no token, or one without a pod.
     pub pod: Option<PodIdentity>,
 }
 
@@ -93,7 +93,7 @@ fn config(draw: &mut Draw, places: &Places, all_keys: &mut Vec<String>) -> Docke
     if config.is_kubelet_readable() {
         return config;
     }
-    // No revision has such content, but a node might still get it in rendered form.
+    // No revision has such content, but a node might still receive it in rendered form.
     parse(&config.render()).unwrap_or_default()
 }
 
@@ -109,7 +109,7 @@ fn scope(draw: &mut Draw) -> Scope {
     }
 }
 
-/// A token that the API server did not issue for this pod, and the pod that it seems to be for.
+/// A token that the API server did not issue for this pod, and the pod that it claims to be for.
 fn odd_token(draw: &mut Draw, pod: Option<PodIdentity>) -> (Option<String>, Option<PodIdentity>) {
     // A kubelet requests no token for a static pod.
     if pod.is_none() {

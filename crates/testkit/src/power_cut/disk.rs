@@ -33,7 +33,7 @@ pub enum Op {
 
 /// The states in which a power cut may leave the disk.
 pub struct CrashStates {
-    /// Their number: one for each moment and each outcome of the data that was not synced.
+    /// Number of states: one for each moment and each outcome of the data that was not synced.
     pub all: usize,
     /// The distinct states, each with the number of operations after which it first occurs.
     pub distinct: BTreeMap<Tree, usize>,
@@ -62,7 +62,7 @@ pub fn crash_states(before: &Tree, ops: &[Op]) -> Result<CrashStates> {
 
 const ROOT: Id = 0;
 
-/// Each field holds what is certainly on the disk, and later changes that may be lost.
+/// Each field has the state that is certainly on the disk, and later changes that may be lost.
 struct Node {
     body: Body,
     attributes: Attributes,
@@ -188,7 +188,7 @@ impl Disk {
         Ok((self.find(parent)?, name.to_owned()))
     }
 
-    /// The node at a path as the running system sees it, with all changes.
+    /// The node at a path in the view of the running system, which includes all changes.
     fn find(&self, path: &str) -> Result<Id> {
         path.split('/')
             .filter(|name| !name.is_empty())
@@ -199,7 +199,7 @@ impl Disk {
             .with_context(|| format!("`{path}` does not exist"))
     }
 
-    /// The directory as the running system sees it.
+    /// The directory in the view of the running system.
     pub fn now(&self) -> Tree {
         self.tree(ROOT)
     }

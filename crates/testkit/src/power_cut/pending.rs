@@ -1,11 +1,11 @@
-//! Changes that are not synced yet: how the running system sees them, and which of them a power cut may leave.
+//! Changes that are not synced yet: the running system's view of them, and those that may survive a power cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of a file or a directory.
 pub(super) type Id = usize;
 
-/// What is certainly on the disk, and the changes since.
+/// The state that is certainly on the disk, and the changes since.
 pub(super) enum Body {
     File {
         bytes: Vec<u8>,
@@ -73,7 +73,8 @@ pub(super) fn changed(bytes: &[u8], since: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Any number of the first changes; of the next one nothing, its first half, or its length without its bytes.
+/// The results of any number of the first changes; the next change may be missing, half done, or leave its length
+/// without its bytes.
 pub(super) fn possible_bytes(bytes: &[u8], since: &[Change]) -> BTreeSet<Vec<u8>> {
     let mut states = BTreeSet::from([changed(bytes, since)]);
     for (number, next) in since.iter().enumerate() {
@@ -90,7 +91,7 @@ pub(super) fn possible_bytes(bytes: &[u8], since: &[Change]) -> BTreeSet<Vec<u8>
     states
 }
 
-/// Any subset of the changes; a change implies the earlier changes of its names.
+/// The results of any subset of the changes; a change implies the earlier changes of its names.
 pub(super) fn possible_names(
     names: &BTreeMap<String, Id>,
     since: &[Names],

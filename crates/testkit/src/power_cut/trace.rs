@@ -1,5 +1,5 @@
-//! Reads from strace's output what a program did below one directory. A call there that the model does not support is
-//! an error, so nothing is silently ignored.
+//! Reconstructs from strace's output what a program did below one directory. A call there that the model does not
+//! support is an error, so that nothing is silently ignored.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -62,7 +62,7 @@ impl Reader<'_> {
             Some((name, arguments, result.trim_start().strip_prefix("= ")?))
         });
         let (name, arguments, result) = parsed.with_context(|| format!("not a call: {line}"))?;
-        // A call that failed changed nothing; `?` is a call that its process did not survive.
+        // A failed call changed nothing; `?` marks a call that its process did not survive.
         if result.starts_with(['-', '?']) {
             return Ok(());
         }
@@ -195,7 +195,7 @@ impl Reader<'_> {
         Ok(self.relative(&format!("{directory}/{path}")))
     }
 
-    /// The path of an open file. A file without a name cannot reappear after a power cut.
+    /// The path of an open file. A file without a name can't reappear after a power cut.
     fn below_fd(&self, argument: &str) -> Result<Option<String>> {
         if argument.ends_with("(deleted)") || !argument.contains('<') {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Lines as strace 6.1 writes them, but with readable strings where hexadecimal makes no difference.
+//! Lines in the format of strace 6.1, with readable strings where hexadecimal makes no difference.
 
 use super::*;
 

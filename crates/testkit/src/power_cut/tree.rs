@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::XattrFlags;
 
-/// A regular file, or a directory with all its entries. Without times.
+/// A regular file, or a directory with all its entries. Omits times.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tree {
     File {
@@ -28,7 +28,7 @@ pub struct Attributes {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// Attributes of programs. Security labels are left out: a machine may label every new file.
+    /// Attributes that programs set. Omits security labels, because a machine may label every new file.
     pub xattrs: BTreeMap<String, Vec<u8>>,
 }
 
@@ -121,7 +121,7 @@ impl Tree {
     }
 }
 
-/// One short line: of a file its size and mode.
+/// One short line: for a file, its size and mode.
 impl fmt::Debug for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

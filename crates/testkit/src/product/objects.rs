@@ -1,4 +1,4 @@
-//! The objects that users write, and what their statuses say.
+//! The objects that users write, and their statuses.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -23,15 +23,15 @@ pub fn configuration(spec: &Value) -> Value {
     })
 }
 
-/// The `GlobalPullSecret`, as kubectl names it.
+/// The `GlobalPullSecret` in kubectl's notation.
 pub const CONFIG: &str = "globalpullsecret/global-pull-secret";
 
-/// True if the object's status describes its current spec.
+/// Whether the object's status describes its current spec.
 pub fn is_about_its_spec(object: &Value) -> bool {
     object["status"]["observedGeneration"] == object["metadata"]["generation"]
 }
 
-/// Status, reason and message of a condition; empty if there is none.
+/// Status, reason and message of a condition; empty if it does not exist.
 pub(crate) fn condition(status: &Value, type_: &str) -> (String, String, String) {
     let all = status["conditions"].as_array().into_iter().flatten();
     let found = all.into_iter().find(|condition| condition["type"] == type_);
@@ -42,8 +42,8 @@ pub(crate) fn condition(status: &Value, type_: &str) -> (String, String, String)
     (text("status"), text("reason"), text("message"))
 }
 
-/// Runs `kubectl patch --type=merge` in the namespace of globalps. Waits for the object: the controller creates the default
-/// configuration soon after the first pull secret.
+/// Runs `kubectl patch --type=merge` in the namespace of globalps. Waits for the object, because the controller creates
+/// the default configuration soon after the first pull secret.
 pub fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> {
     until(what, DEADLINE, POLL, || {
         match cluster.patch(NAMESPACE, what, patch) {

@@ -1,4 +1,4 @@
-//! Random events until the time is over, in rounds: after each round the world must reach its expected state.
+//! Makes random events until the time is over, in iterations: after each one the world must reach its expected state.
 
 pub mod nodes;
 
@@ -9,19 +9,19 @@ use anyhow::{Context as _, Result};
 use fastrand::Rng;
 use tokio::time::sleep;
 
-/// What the events happen to.
+/// The target of the events.
 pub(crate) trait World {
     /// Name and relative frequency of each event; see `events!`.
     const EVENTS: &'static [(&'static str, u32)];
-    /// Number of events in a round. The last round ends with the time.
+    /// Number of events in an iteration. The last one ends with the time.
     const ROUND: usize;
-    /// How long the world may take after a round.
+    /// Maximum time until the world has reached its expected state after an iteration.
     const SETTLED: Duration;
     const POLL: Duration;
-    /// Events fail where an earlier one is in the way; otherwise, the first failure ends the soak.
+    /// Whether an event may fail because of an earlier one; otherwise, the first failure ends the soak.
     const MAY_FAIL: bool = false;
 
-    /// What an event is given, for example the member that it concerns.
+    /// Argument of an event, for example the member that it concerns.
     type Drawn;
 
     fn events(&mut self) -> &mut Events;
@@ -30,21 +30,21 @@ pub(crate) trait World {
     async fn make(&mut self, event: &str) -> Result<()>;
     /// How long to wait after an event.
     fn pause(&mut self) -> Duration;
-    /// Ends everything that keeps the world from its expected state.
+    /// Ends everything that prevents the world from reaching its expected state.
     async fn heal(&mut self) -> Result<()>;
-    /// Called repeatedly until the state is the expected one. An error ends the soak.
+    /// Called repeatedly until the state is as expected. An error ends the soak.
     async fn attend(&mut self) -> Result<()> {
         Ok(())
     }
-    /// An error says what is not as expected yet.
+    /// Returns an error while something is not as expected yet.
     async fn settled(&mut self) -> Result<()>;
-    /// Checks the rest once, in the expected state.
+    /// Checks the remaining conditions once, in the expected state.
     async fn check(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
-/// Name, relative frequency and effect of each event, which is given what was drawn.
+/// Name, relative frequency and effect of each event, which receives the drawn argument.
 macro_rules! events {
     (|$world:ident, $drawn:pat_param| $($name:literal, $weight:literal, $effect:expr;)*) => {
         const EVENTS: &'static [(&'static str, u32)] = &[$(($name, $weight)),*];
@@ -61,13 +61,13 @@ macro_rules! events {
 }
 pub(crate) use events;
 
-/// The random numbers, and what has happened.
+/// The random numbers, and the events so far.
 pub(crate) struct Events {
     pub(crate) random: Rng,
     seed: u64,
     /// What the current event concerns.
     pub(crate) detail: String,
-    /// How often each event succeeded and failed.
+    /// Number of successes and failures of each event.
     counts: BTreeMap<&'static str, (u32, u32)>,
 }
 
@@ -91,7 +91,7 @@ impl Events {
     }
 }
 
-/// One of these, by their frequencies.
+/// One of these events, at random by frequency.
 fn choose(random: &mut Rng, events: &[(&'static str, u32)]) -> &'static str {
     let all = events.iter().map(|(_, weight)| weight).sum();
     let mut at = random.u32(0..all);
@@ -104,7 +104,7 @@ fn choose(random: &mut Rng, events: &[(&'static str, u32)]) -> &'static str {
     unreachable!("the weights add up")
 }
 
-/// Soaks the world for so long, and prints what happened.
+/// Soaks the world for this time, and prints the events.
 pub(crate) async fn soak<W: World>(world: &mut W, time: Duration) -> Result<()> {
     let (begun, seed) = (Instant::now(), world.events().seed);
     let say = |what: &str| println!("{:7.1} s  {what}", begun.elapsed().as_secs_f32());
@@ -129,7 +129,7 @@ pub(crate) async fn soak<W: World>(world: &mut W, time: Duration) -> Result<()> 
     Ok(())
 }
 
-/// One round. Returns how long the world took to reach its expected state.
+/// One iteration. Returns how long the world took to reach its expected state.
 async fn play<W: World>(world: &mut W, end: Instant, say: impl Fn(&str)) -> Result<Duration> {
     for _ in 0..W::ROUND {
         if Instant::now() > end {

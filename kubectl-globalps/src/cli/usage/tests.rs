@@ -91,7 +91,7 @@ fn an_invalid_command_line_gets_one_sentence_and_a_hint() {
     }
 }
 
-/// Kinds that no flag of the plugin has today.
+/// No flag of the plugin produces these kinds of errors today.
 #[test]
 fn numbers_of_values_are_named() {
     let command = clap::Command::new("c")

@@ -1,18 +1,18 @@
-//! Who wrote the credentials of a Secret last. Pure.
+//! The last change of a Secret's credentials. Pure.
 
 use jiff::Timestamp;
 use kube::api::ObjectMeta;
 
-/// Who wrote the credentials last, and when.
+/// The field manager that changed the credentials last, and the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Changed {
-    /// The field manager, as the API server records it.
+    /// Name of the field manager.
     pub by: String,
     pub at: Timestamp,
 }
 
 impl Changed {
-    /// `None`: the API server does not say.
+    /// `None` if `managedFields` has no entry for the data.
     pub(super) fn of(metadata: &ObjectMeta) -> Option<Self> {
         let entries = metadata.managed_fields.iter().flatten();
         let of_data = entries.filter(|entry| {

@@ -1,4 +1,4 @@
-//! A Node, reduced to what matters while it is decoded. Pure.
+//! A Node, reduced to the relevant fields while it is decoded. Pure.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) struct SlimMeta {
 }
 
 impl SlimMeta {
-    /// By its labels, or because it is a Linux node without those of `spec.nodeSelector`.
+    /// True for nodes with an excluding label, and for Linux nodes without the labels of `spec.nodeSelector`.
     pub(super) fn is_excluded(&self, node_selector: &BTreeMap<String, String>) -> bool {
         let label = |label: &str| self.labels.get(label).map(String::as_str);
         let is_selected = || {

@@ -1,4 +1,4 @@
-//! The `NodePullSecret`s, without what nobody looks at: of an object's answer that is more than half.
+//! The `NodePullSecret`s without unused fields, which are more than half of a response.
 
 use globalps_core::api::{NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase};
 use globalps_core::decode::{Item, Unreadable};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::pages::{Format, pages_as};
 use super::store::Store;
-use super::watch::{Kind, Signals, name_of, watch_kind};
+use super::watch::{Signals, WatchedKind, name_of, watch_kind};
 use crate::cluster::client::Cluster;
 use crate::error::Result;
 
@@ -24,7 +24,7 @@ pub(super) struct Slim {
 
 globalps_core::view!(Slim: NodePullSecret);
 
-/// One that can't be decoded says so by its phase.
+/// Turns an object that can't be decoded into one with phase `Unreadable`.
 fn shown(object: Result<Slim, Box<Unreadable>>) -> NodePullSecret {
     match object {
         Ok(slim) => slim.into(),
@@ -57,7 +57,7 @@ impl From<Slim> for NodePullSecret {
     }
 }
 
-/// All of the pull secrets' namespace.
+/// Lists all in the namespace of the pull secrets.
 pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>> {
     let path = NodePullSecret::url_path(&(), Some(&cluster.namespace));
     let list = Request::new(path);
@@ -78,7 +78,7 @@ pub(super) fn watch<'a>(
     cluster: &'a Cluster<'a>,
     listed: &Store<NodePullSecret>,
 ) -> Signals<'a, NodePullSecret> {
-    let kind = Kind {
+    let kind = WatchedKind {
         doing: "watch the NodePullSecrets",
         api: cluster.api(),
         params: ListParams::default(),

@@ -1,5 +1,6 @@
-//! The cluster's Nodes. A Node has about ten kilobytes, but only a few bytes matter. So the plugin requests the table of
-//! `kubectl get nodes`, and then details of the few nodes that are excluded or not ready. A watch brings lines of that table too.
+//! The cluster's Nodes. A Node has about ten kilobytes, of which only a few bytes matter. The plugin therefore requests
+//! the table of `kubectl get nodes`, and then the details of the few nodes that are excluded or not ready. A watch
+//! returns rows of that table too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,24 +29,24 @@ use crate::error::{Failure, Result};
 
 const DOING: &str = "list the Nodes";
 const DOING_WATCH: &str = "watch the Nodes";
-/// Lines that are asked for at a time; each has some 200 bytes.
+/// Rows per page; a row has about 200 bytes.
 const LINES: u32 = 5000;
-/// Where more nodes than these are not ready, all are asked for in full: that is fewer requests.
+/// If more nodes than this are not ready, requests all Nodes in full, which takes fewer requests.
 const FEW: usize = 32;
-/// Requests at the same time.
+/// Concurrent requests.
 const AT_ONCE: usize = 8;
-/// Changes whose details are asked for together.
+/// Changes whose details are requested together.
 const AT_A_TIME: usize = 500;
 
-/// What the API server shows to people: a list, or an event of a watch.
+/// A table as the API server prints it for `kubectl get`: a list, or an event of a watch.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Table<M> {
     #[serde(default)]
     metadata: M,
-    /// `None`: those of an earlier event.
+    /// `None`: the columns are those of an earlier event.
     column_definitions: Option<Vec<Column>>,
-    rows: Vec<Row>,
+    rows: Vec<TableRow>,
 }
 
 globalps_core::view!(Table<ObjectMeta>: Node);
@@ -56,9 +57,9 @@ struct Column {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct Row {
+struct TableRow {
     cells: Vec<Value>,
-    /// With metadata only, where that was asked for.
+    /// Only the metadata, if the request asked for it.
     object: Option<RowObject>,
 }
 
@@ -67,12 +68,12 @@ struct RowObject {
     metadata: SlimMeta,
 }
 
-impl Row {
+impl TableRow {
     fn text(&self, column: usize) -> Option<&str> {
         self.cells.get(column)?.as_str()
     }
 
-    /// `Ready`, `NotReady`, `Unknown`, each perhaps with `,SchedulingDisabled`.
+    /// The status is `Ready`, `NotReady` or `Unknown`, optionally followed by `,SchedulingDisabled`.
     fn is_ready(&self, status: usize) -> Option<bool> {
         let first = self.text(status)?.split(',').next()?;
         Some(first == "Ready")
@@ -85,17 +86,17 @@ impl<M> Table<M> {
         columns.position(|column| column.name == name)
     }
 
-    /// Each node with whether it is ready; `None` where the table does not tell.
+    /// Each node and whether it is ready; `None` if the table lacks the columns.
     fn nodes(&self) -> Option<Vec<(String, bool)>> {
         let (name, status) = (self.column("Name")?, self.column("Status")?);
-        let node = |row: &Row| Some((row.text(name)?.to_owned(), row.is_ready(status)?));
+        let node = |row: &TableRow| Some((row.text(name)?.to_owned(), row.is_ready(status)?));
         self.rows.iter().map(node).collect()
     }
 
-    /// `status`: that column, as an event had it.
-    fn lines(self, asked: &Asked, status: &mut Option<usize>) -> Objects<Line> {
+    /// `status`: index of that column, from this or an earlier event.
+    fn lines(self, asked: &NodeQuery, status: &mut Option<usize>) -> Objects<Line> {
         *status = self.column("Status").or(*status);
-        let line = |row: Row| {
+        let line = |row: TableRow| {
             let is_ready = status.and_then(|status| row.is_ready(status));
             let meta = row.object?.metadata;
             let line = Line::of(asked, &meta, is_ready);
@@ -105,24 +106,24 @@ impl<M> Table<M> {
     }
 }
 
-/// Which Nodes are asked for, and what is asked of them.
+/// Which Nodes are requested, and how they are selected.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Asked {
-    /// Of labels, as kubectl takes it; `None`: all.
+pub(super) struct NodeQuery {
+    /// A label selector in kubectl's syntax; `None`: all nodes.
     pub(super) selector: Option<String>,
     /// `spec.nodeSelector`: nodes without these labels are excluded.
     pub(super) node_selector: BTreeMap<String, String>,
 }
 
-impl Asked {
-    /// Those that match this, too.
+impl NodeQuery {
+    /// The selector with a further requirement.
     fn with(&self, requirement: &str) -> String {
         let selector = self.selector.iter().map(String::as_str);
         let both: Vec<&str> = selector.chain([requirement]).collect();
         both.join(",")
     }
 
-    /// Requirements of excluded nodes; each is enough.
+    /// Label requirements, each of which matches excluded nodes.
     fn exclusions(&self) -> impl Iterator<Item = String> {
         let marked = names::NODE_EXCLUDE_LABELS.map(|label| format!("{label}=true"));
         let wanted = self.node_selector.iter();
@@ -134,16 +135,16 @@ impl Asked {
     }
 }
 
-/// A line of a watch.
+/// A row of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
     Known(NodeFacts),
-    /// Not ready, or the line does not tell: only the whole object says more.
+    /// Not ready, or the row doesn't tell: only the whole object has the details.
     Open(NodeFacts),
 }
 
 impl Line {
-    fn of(asked: &Asked, meta: &SlimMeta, is_ready: Option<bool>) -> Self {
+    fn of(asked: &NodeQuery, meta: &SlimMeta, is_ready: Option<bool>) -> Self {
         let is_excluded = meta.is_excluded(&asked.node_selector);
         let facts = NodeFacts::new((is_excluded, meta.virtual_by(&[])), None);
         match is_ready {
@@ -153,7 +154,7 @@ impl Line {
     }
 }
 
-pub(super) async fn list(cluster: &Cluster<'_>, asked: &Asked) -> Result<Store<NodeFacts>> {
+pub(super) async fn list(cluster: &Cluster<'_>, asked: &NodeQuery) -> Result<Store<NodeFacts>> {
     let exclusions = asked.exclusions();
     let exclusions = exclusions.map(|it| async move { lines(cluster, Some(&it)).await });
     let marks = VIRTUAL_NODE_LABELS.into_iter();
@@ -198,20 +199,20 @@ pub(super) async fn list(cluster: &Cluster<'_>, asked: &Asked) -> Result<Store<N
     Ok(store)
 }
 
-/// Of these nodes, and perhaps of others that the selector matches.
+/// Details of these nodes, possibly with others that the selector matches.
 async fn details(
     cluster: &Cluster<'_>,
     names: BTreeSet<String>,
-    asked: &Asked,
+    asked: &NodeQuery,
 ) -> Result<Store<NodeFacts>> {
     if names.len() > FEW {
         return in_full(cluster, ListParams::default(), asked).await;
     }
-    let of_names = &Asked {
+    let of_names = &NodeQuery {
         selector: None,
         ..asked.clone()
     };
-    // By a list too, since who may list nodes may perhaps not get one.
+    // Uses a list for a single node too, because a user who may list nodes may lack the permission to get one.
     let each = stream::iter(names).map(|name| {
         let params = ListParams::default().fields(&format!("metadata.name={name}"));
         in_full(cluster, params, of_names)
@@ -224,11 +225,11 @@ async fn details(
     Ok(store)
 }
 
-/// Continues from the list. It transfers whole Nodes only while they are not ready.
+/// Continues from the list. Transfers whole Nodes only while they are not ready.
 pub(super) fn watch<'a>(
     cluster: &'a Cluster<'a>,
     listed: &Store<NodeFacts>,
-    asked: Asked,
+    asked: NodeQuery,
 ) -> Signals<'a, NodeFacts> {
     let (mut version, of_events) = (listed.version(), asked.clone());
     let begin =
@@ -238,10 +239,10 @@ pub(super) fn watch<'a>(
     settled.flat_map(stream::iter).boxed_local()
 }
 
-/// `version`: of a list that is known already.
+/// `version`: `resourceVersion` of a list that was read already.
 async fn events<'a>(
     cluster: &'a Cluster<'a>,
-    asked: Asked,
+    asked: NodeQuery,
     version: Option<String>,
 ) -> Result<impl Stream<Item = Result<Event<Objects<Line>>>> + 'a> {
     let (listed, version) = if let Some(version) = version {
@@ -268,7 +269,7 @@ async fn events<'a>(
     Ok(stream::iter(listed).chain(changes))
 }
 
-/// The client, which asks for what the API server shows to people.
+/// A client that requests tables.
 fn tables(client: &Client) -> Client {
     let client = client.clone();
     let service = service_fn(move |mut request: hyper::Request<Body>| {
@@ -280,11 +281,11 @@ fn tables(client: &Client) -> Client {
     Client::new(service, names::NAMESPACE)
 }
 
-/// Changes with the details of the nodes that are not ready. Where there are no details, such a node has its status since now.
+/// Adds the details of nodes that are not ready. A node without details counts as not ready since now.
 async fn settled(
     cluster: &Cluster<'_>,
     signals: Vec<Signal<Update<Line>>>,
-    asked: Asked,
+    asked: NodeQuery,
 ) -> Vec<Signal<Update<NodeFacts>>> {
     let open: BTreeSet<String> = signals.iter().flat_map(open).collect();
     let found = if open.is_empty() {
@@ -315,7 +316,7 @@ async fn settled(
     signals.into_iter().map(settle).collect()
 }
 
-/// Names of those nodes.
+/// Names of the nodes whose details are missing.
 fn open(signal: &Signal<Update<Line>>) -> impl Iterator<Item = String> {
     let lines = match signal {
         Signal::Changed(Update::Some(lines)) => lines.as_slice(),
@@ -326,7 +327,7 @@ fn open(signal: &Signal<Update<Line>>) -> impl Iterator<Item = String> {
     open.map(|(name, _)| name.clone())
 }
 
-/// Nodes as the API server shows them to people.
+/// Reads the table of the Nodes.
 async fn lines(
     cluster: &Cluster<'_>,
     selector: Option<&str>,
@@ -358,11 +359,11 @@ async fn lines(
     }
 }
 
-/// Nodes with all that they have.
+/// Reads whole Nodes.
 async fn in_full(
     cluster: &Cluster<'_>,
     params: ListParams,
-    asked: &Asked,
+    asked: &NodeQuery,
 ) -> Result<Store<NodeFacts>> {
     let params = ListParams {
         label_selector: asked.selector.clone(),
@@ -443,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_linux_node_without_the_labels_of_the_selector_is_excluded() {
-        let asked = Asked {
+        let asked = NodeQuery {
             selector: Some("zone=z".to_owned()),
             node_selector: [("pool", "a"), ("size", "")]
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))

@@ -1,4 +1,4 @@
-//! Lists of thousands of objects, a page at a time, as the few fields that matter.
+//! Lists thousands of objects page by page and keeps only the relevant fields.
 
 use globalps_core::decode::{Item, Owned};
 use kube::api::{ListParams, PartialObjectMeta};
@@ -9,20 +9,20 @@ use serde::de::DeserializeOwned;
 use crate::cluster::client::Cluster;
 use crate::error::{Failure, Result};
 
-/// Objects that are asked for at a time: more would only need more memory.
+/// Objects per page. Larger pages would only need more memory.
 pub(super) const PAGE: u32 = 500;
 
-/// The little of a list's own that matters.
+/// The relevant fields of a list's metadata.
 #[derive(Default, Deserialize)]
 pub(super) struct PageMeta {
-    /// Token of the next page; empty: there is none.
+    /// Token of the next page; empty on the last page.
     #[serde(default, rename = "continue")]
     pub next: String,
     #[serde(default, rename = "resourceVersion")]
     pub version: String,
 }
 
-/// How the API server writes objects.
+/// The format in which the API server returns objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     Objects,
@@ -33,11 +33,11 @@ pub(super) enum Format {
 struct Page<T> {
     #[serde(default)]
     metadata: PageMeta,
-    /// `null` where the API server has no object to show the metadata of.
+    /// `null` if the API server has no objects for a metadata request.
     items: Option<Vec<T>>,
 }
 
-/// Hands every object of the list that can be decoded to `keep`. `doing`: part of the error where it fails. Returns the list's `resourceVersion`.
+/// Passes each object that can be decoded to `keep`. `doing`: part of the error. Returns the list's `resourceVersion`.
 pub(crate) async fn pages<T: DeserializeOwned>(
     cluster: &Cluster<'_>,
     doing: &str,
@@ -53,7 +53,7 @@ pub(crate) async fn pages<T: DeserializeOwned>(
     pages_as(cluster, doing, list, params, Format::Objects, keep).await
 }
 
-/// The metadata of every object of the list that can be decoded, with its managed fields.
+/// The metadata of each object that can be decoded, with its managed fields.
 pub(crate) async fn metadata_pages<K>(
     cluster: &Cluster<'_>,
     doing: &str,

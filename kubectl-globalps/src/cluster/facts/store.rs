@@ -1,4 +1,4 @@
-//! Objects by name as a watch keeps them, and what matters of a Node. Pure.
+//! Objects by name, as a watch maintains them, and the relevant fields of a Node. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::error::{Result, allowed};
 #[derive(Clone, Debug)]
 pub(crate) struct Store<V> {
     current: BTreeMap<String, V>,
-    /// `resourceVersion` of the list, from which a watch continues; empty: unknown.
+    /// `resourceVersion` of the list, from which a watch continues; empty if unknown.
     pub(super) version: String,
 }
 
@@ -45,14 +45,14 @@ impl<V> Store<V> {
         self.current.len()
     }
 
-    /// Adds those that can be decoded.
+    /// Adds the objects that could be decoded.
     pub(super) fn extend(&mut self, objects: Vec<(String, Option<V>)>) {
         let readable = objects.into_iter();
         let readable = readable.filter_map(|(name, value)| Some((name, value?)));
         self.current.extend(readable);
     }
 
-    /// `None`: it is gone.
+    /// `None`: the object was deleted.
     pub(super) fn set(&mut self, name: String, value: Option<V>) {
         match value {
             Some(value) => drop(self.current.insert(name, value)),
@@ -75,7 +75,7 @@ impl<V> Store<V> {
         }
     }
 
-    /// Where a watch continues; `None`: it begins with a list.
+    /// The `resourceVersion` from which a watch continues; `None`: the watch begins with a list.
     pub(super) fn version(&self) -> Option<String> {
         Some(self.version.clone()).filter(|version| !version.is_empty())
     }
@@ -90,7 +90,7 @@ pub(crate) enum Sight<T> {
 }
 
 impl<T> Sight<T> {
-    /// From the API server's answer: 403 is `Hidden`.
+    /// Converts the API server's answer: 403 becomes `Hidden`.
     pub(crate) fn of(answer: Result<Option<T>>) -> Result<Self> {
         Ok(match allowed(answer)? {
             Some(Some(found)) => Self::Here(found),
@@ -107,7 +107,7 @@ impl<T> Sight<T> {
         }
     }
 
-    /// Both: absent where one of them is.
+    /// Combines both; `Absent` if one of them is.
     pub(crate) fn and<U>(self, other: Sight<U>) -> Sight<(T, U)> {
         match (self, other) {
             (Self::Here(one), Sight::Here(other)) => Sight::Here((one, other)),
@@ -117,26 +117,26 @@ impl<T> Sight<T> {
     }
 }
 
-/// What matters of a Node.
+/// The relevant fields of a Node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
     pub excluded: bool,
-    /// By what it is known to be virtual, as far as labels say or the whole Node was read.
+    /// The mark of a virtual node, found in its labels or, if the whole Node was read, in its taints.
     pub virtual_by: Option<VirtualMark>,
-    /// Not ready since then, and whether the control plane has lost it.
+    /// When the node became not ready, and whether the control plane lost contact with it.
     pub not_ready: Option<(Timestamp, Lost)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// The kubelet itself says that it is not ready.
+    /// The kubelet reports that it is not ready.
     No,
-    /// The kubelet is silent.
+    /// The kubelet is unresponsive.
     Yes,
 }
 
 impl NodeFacts {
-    /// `ready`: status of the condition, and since when.
+    /// `ready`: status of the condition, and its last transition.
     pub(super) fn new(
         (excluded, virtual_by): (bool, Option<VirtualMark>),
         ready: Option<(&str, Option<Timestamp>)>,

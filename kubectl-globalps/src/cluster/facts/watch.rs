@@ -1,5 +1,5 @@
-//! Watches: a list of objects, then each change of them. A watch lasts some seconds, and the next one continues where it ended:
-//! so a connection that is dead without saying so is noticed, and a login that is not valid any more.
+//! Watches: a list of objects, then each change. A watch lasts some seconds, and the next one continues where it ended.
+//! This detects a dead connection and an expired login.
 
 use std::fmt::Debug;
 use std::future::ready;
@@ -22,15 +22,15 @@ use crate::error::{Failure, Result};
 #[derive(Debug)]
 pub(crate) enum Update<V> {
     All(Store<V>),
-    /// By name; `None`: deleted.
+    /// Objects by name; `None`: deleted.
     Some(Vec<(String, Option<V>)>),
 }
 
-/// What a watch brings.
+/// A result of a watch.
 #[derive(Debug)]
 pub(crate) enum Signal<T> {
     Changed(T),
-    /// It tries again by itself.
+    /// The watch failed; it retries by itself.
     Lost(Failure),
 }
 
@@ -48,33 +48,36 @@ impl<V> Store<V> {
 }
 
 pub(crate) type Signals<'a, V> = LocalBoxStream<'a, Signal<Update<V>>>;
-/// Objects by name; `None`: it can't be decoded, and its last known state stays.
+/// Objects by name; `None`: the object can't be decoded, and its last known state stays.
 pub(super) type Objects<V> = Vec<(String, Option<V>)>;
 
 pub(super) fn name_of(metadata: &ObjectMeta) -> String {
     metadata.name.clone().unwrap_or_default()
 }
 
-/// Objects of a kind.
-pub(crate) struct Kind<K, V> {
-    /// Part of the error where it fails.
+/// What to watch, and how to decode it.
+pub(crate) struct WatchedKind<K, V> {
+    /// Part of the error if the watch fails.
     pub doing: &'static str,
     pub api: Api<Item<K>>,
     pub params: ListParams,
-    /// `resourceVersion` of a list that is known already.
+    /// `resourceVersion` of a list that was read already.
     pub listed: Option<String>,
     pub key: fn(&ObjectMeta) -> String,
-    /// `None`: an object that can't be decoded is not shown.
+    /// `None` hides an object that can't be decoded.
     pub keep: fn(Result<K, Box<Unreadable>>) -> Option<V>,
 }
 
 /// Never ends.
-pub(crate) fn watch_kind<'a, K, V>(cluster: &'a Cluster<'a>, kind: Kind<K, V>) -> Signals<'a, V>
+pub(crate) fn watch_kind<'a, K, V>(
+    cluster: &'a Cluster<'a>,
+    kind: WatchedKind<K, V>,
+) -> Signals<'a, V>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     V: 'static,
 {
-    let Kind {
+    let WatchedKind {
         doing,
         api,
         mut params,
@@ -97,7 +100,7 @@ where
     watch(begin, doing)
 }
 
-/// The signals of these events. Never ends.
+/// Converts events to signals. Never ends.
 pub(super) fn watch<'a, S, V: 'a>(
     begin: impl FnMut() -> S + 'a,
     doing: &'static str,

@@ -1,4 +1,4 @@
-//! Which namespaces a change of credentials concerns, where namespaces get pull secrets.
+//! The namespaces that a change of credentials affects, if globalps delivers to namespaces.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +14,25 @@ use crate::cluster::client::Cluster;
 use crate::error::{Result, allowed};
 use crate::terminal::number;
 
-/// Names that JSON has, and those that a sentence has.
+/// Maximum number of names in JSON, and in a sentence.
 const LISTED: usize = 20;
 const SHOWN: usize = 3;
 
-/// Whose credentials change.
+/// The pods whose credentials change.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Who {
     EveryPod,
-    /// Those of a scope as the spec has it.
+    /// Pods of a scope in the spec.
     Wanted(SourceScope),
-    /// Those of a scope that is in force.
+    /// Pods of a scope in force.
     InForce(Scope),
 }
 
-/// Namespaces whose Secret is written.
+/// The namespaces whose Secret is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Affected {
     pub count: usize,
-    /// The first of them, 20 at most.
+    /// The first 20.
     pub names: Vec<String>,
     #[serde(skip)]
     secret_name: String,
@@ -60,7 +60,7 @@ impl Affected {
     }
 }
 
-/// `None`: namespaces get no Secrets, nothing changes, or this user may not list namespaces.
+/// `None` if namespaces get no Secrets, nothing changes, or this user may not list namespaces.
 pub(crate) async fn affected(
     cluster: &Cluster<'_>,
     gps: Option<&GlobalPullSecret>,
@@ -74,7 +74,7 @@ pub(crate) async fn affected(
     Ok(seen.and_then(|seen| among(settings, &seen, who)))
 }
 
-/// `None`: the settings can't be used.
+/// `None` if the settings are invalid.
 fn among(
     settings: &ImagePullSecrets,
     seen: &BTreeMap<String, NamespaceSeen>,
@@ -100,7 +100,7 @@ fn among(
 }
 
 impl Who {
-    /// A Secret is for every pod of its namespace, so a scope with service accounts is in none.
+    /// A Secret is for every pod of its namespace, so a scope with service accounts reaches no namespace.
     fn covers(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         match self {
             Self::EveryPod => true,

@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-/// Containers whose arguments and logs are included. Those of others, such as a sidecar, may contain anything.
+/// Containers whose arguments and logs are included. Those of other containers, such as a sidecar, may contain anything.
 pub(super) const CONTAINERS: [&str; 3] = ["controller", "hub", "syncer"];
-/// First words of the names of objects of globalps.
+/// Prefixes of the names of globalps' objects.
 const NAMES: [&str; 3] = ["globalps-", names::GLOBAL_SECRET, names::ADDITIONAL_SECRET];
 
 const LABELS: [&str; 5] = [
@@ -74,7 +74,7 @@ const METADATA: [&str; 15] = [
     "managedFields.subresource",
 ];
 
-/// Of Deployments and `DaemonSets`.
+/// Fields of Deployments and `DaemonSets`.
 pub(super) const WORKLOAD: [&str; 27] = [
     "spec.replicas",
     "spec.selector",
@@ -132,7 +132,7 @@ pub(super) const POD: [&str; 33] = [
     "status.containerStatuses.restartCount",
     "status.containerStatuses.state.running",
     "status.containerStatuses.state.waiting",
-    // Not its message: that of a sidecar may be the end of its log.
+    // Without the message: that of a sidecar may be the end of its log.
     "status.containerStatuses.state.terminated.reason",
     "status.containerStatuses.state.terminated.exitCode",
     "status.containerStatuses.lastState.terminated.reason",
@@ -185,7 +185,7 @@ pub(super) fn is_about_us(event: &Value) -> bool {
     text("apiVersion").starts_with(&group) || is_ours(&text("name"))
 }
 
-/// The metadata of an object, and these fields. A path names fields separated by dots; it applies to every element of a list.
+/// The metadata of an object, and these fields. A path separates fields by dots, and applies to every element of a list.
 pub(super) fn object(value: &Value, paths: &[&str]) -> Value {
     let mut kept = keep(value, paths).unwrap_or_else(|| json!({}));
     for spec in ["/spec", "/spec/template/spec"] {
@@ -271,7 +271,7 @@ fn keep(value: &Value, paths: &[&str]) -> Option<Value> {
             });
             Some(Value::Object(kept.collect()))
         }
-        // The path names a field, and the value has none.
+        // The path names a field of a value that has none.
         _ => None,
     }
 }

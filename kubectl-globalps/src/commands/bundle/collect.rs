@@ -1,4 +1,4 @@
-//! Reads what a bundle contains. What can't be read is listed as missing.
+//! Reads the content of a bundle. What can't be read is listed as missing.
 
 use globalps_core::api::{ClusterPullSecret, FleetPullSecret, GlobalPullSecret, NodePullSecret};
 use globalps_core::names;
@@ -16,22 +16,22 @@ use super::super::check;
 use super::allowed::{EVENT, NODE, POD, WORKLOAD, custom, is_about_us, is_ours, object};
 use super::contents::{ABSENT, Contents};
 use super::logs;
-use super::search::Known;
+use super::search::KnownCredentials;
 use super::secrets;
 use crate::cluster::facts::pages;
 use crate::cluster::{Cluster, Facts};
 use crate::error::Result;
 use crate::terminal::layout::Layout;
-use crate::view::check::Report;
+use crate::view::check::CheckReport;
 use crate::view::status::Status;
 use crate::view::table;
 
-/// Everything of this cluster. The credentials in its Secrets go to `known` only.
+/// Collects everything of this cluster. The credentials in its Secrets only go to `known`.
 pub(super) async fn all(
     cluster: &Cluster<'_>,
     version: &Info,
     contents: &mut Contents,
-    known: &mut Known,
+    known: &mut KnownCredentials,
 ) {
     let versions = json!({
         "plugin": env!("CARGO_PKG_VERSION"),
@@ -41,13 +41,13 @@ pub(super) async fn all(
     contents.json("versions.json", &versions);
     let own = Some(cluster.namespace.as_str());
     let all = ListParams::default;
-    // A permission may be limited to its name.
+    // The permission may be limited to this name.
     let named = all().fields(&format!("metadata.name={}", names::GLOBAL_SECRET));
     let gps = customs::<GlobalPullSecret>(cluster, contents, own, named).await;
     customs::<NodePullSecret>(cluster, contents, own, all()).await;
     let fleets = customs::<FleetPullSecret>(cluster, contents, None, all()).await;
     customs::<ClusterPullSecret>(cluster, contents, None, all()).await;
-    // Before everything that is searched for their credentials: the time may not suffice for all of it.
+    // Comes before everything that is searched for credentials, because the time may not suffice for all.
     secrets::all(cluster, contents, known, &gps, &fleets).await;
     reports(cluster, contents).await;
     events(cluster, contents, &fleets).await;
@@ -58,7 +58,7 @@ pub(super) async fn all(
     workloads(cluster, contents).await;
 }
 
-/// All objects of a kind, as the API server returns them. `namespace`: `None` is all of them.
+/// All objects of a kind, as the API server returns them. `namespace`: `None` for all.
 async fn list<K: Resource<DynamicType = ()>>(
     cluster: &Cluster<'_>,
     namespace: Option<&str>,
@@ -112,7 +112,7 @@ where
 async fn reports(cluster: &Cluster<'_>, contents: &mut Contents) {
     let checks = Box::pin(check::look(None, cluster)).await;
     if let Some(checks) = contents.read("check", checks) {
-        let report = Report::of(checks);
+        let report = CheckReport::of(checks);
         contents.text(
             "check.txt",
             report.text(None, |_, text| text.to_owned()) + "\n",
@@ -166,7 +166,7 @@ fn ours(mut found: Vec<Value>) -> Vec<Value> {
     found
 }
 
-/// Events about objects of globalps: in its namespaces, and where a `FleetPullSecret` is.
+/// Events about objects of globalps, in its namespaces and in those of `FleetPullSecret`s.
 async fn events(cluster: &Cluster<'_>, contents: &mut Contents, fleets: &[FleetPullSecret]) {
     let of_fleets = fleets
         .iter()

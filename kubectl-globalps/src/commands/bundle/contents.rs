@@ -15,7 +15,6 @@ use crate::terminal::printer::json;
 
 const MANIFEST: &str = "manifest.json";
 
-/// Something that is not in the bundle.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Missing {
     pub(super) what: String,
@@ -28,7 +27,7 @@ struct File<'a> {
     bytes: usize,
 }
 
-/// Why the objects of a kind are missing where only a part of globalps is installed.
+/// Why objects of a kind are missing if only a part of globalps is installed.
 pub(super) const ABSENT: &str = "the cluster does not have this kind";
 
 /// Why a file, or an entry of the manifest, is missing.
@@ -46,7 +45,7 @@ struct Manifest<'a> {
 
 #[derive(Default)]
 pub(super) struct Contents {
-    /// By their paths in the archive.
+    /// Content by path in the archive.
     files: BTreeMap<String, Vec<u8>>,
     pub(super) missing: Vec<Missing>,
 }
@@ -70,14 +69,14 @@ impl Contents {
         });
     }
 
-    /// The value, unless it could not be read.
+    /// The value; if it could not be read, records it as missing.
     pub(super) fn read<T>(&mut self, what: &str, answer: Result<T>) -> Option<T> {
         answer
             .map_err(|failure| self.missing(what, failure.message))
             .ok()
     }
 
-    /// What is worth a line: not the kinds that this cluster does not have.
+    /// The missing parts that are worth a line; omits kinds that this cluster does not have.
     pub(super) fn shown(&self) -> impl Iterator<Item = &Missing> {
         self.missing.iter().filter(|it| it.reason != ABSENT)
     }
@@ -86,7 +85,7 @@ impl Contents {
         self.files.len()
     }
 
-    /// Removes every file in which the search finds a credential. Returns their paths.
+    /// Removes every file that contains a credential according to the search. Returns their paths.
     pub(super) fn omit(&mut self, search: &Search) -> Vec<String> {
         let is_bad = |(path, content): (&String, &Vec<u8>)| {
             (search.finds(content) || search.finds(path.as_bytes())).then(|| path.clone())
@@ -99,7 +98,7 @@ impl Contents {
         bad
     }
 
-    /// The archive, with everything in the directory `root`. Files are readable for their owner only.
+    /// The archive, with all files below the directory `root`. Only their owner can read them.
     pub(super) fn pack(
         &self,
         root: &str,
@@ -121,7 +120,7 @@ impl Contents {
                 reason: reason.to_owned(),
             }
         });
-        // Its own words say nothing of a Secret, although a password may be one of them.
+        // The manifest's own words reveal nothing about a Secret, although a password may equal one of them.
         let manifest = Manifest {
             plugin: env!("CARGO_PKG_VERSION"),
             created: now.to_string(),

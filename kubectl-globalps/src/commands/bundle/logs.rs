@@ -14,26 +14,25 @@ use super::allowed::CONTAINERS;
 use super::contents::Contents;
 use crate::cluster::client::Cluster;
 
-/// Pods whose logs are read: those that restarted or are not ready first.
+/// Maximum number of pods whose logs are read: pods that restarted or are not ready come first.
 const MOST_PODS: usize = 50;
-/// Lines of each log, the newest ones.
+/// Newest lines of each log.
 const LINES: i64 = 2000;
-/// Bytes that are accepted of a response, and the newest of them that are kept.
+/// Maximum size of a response, and of the newest part of it that is kept.
 const MOST_BYTES: i64 = 4 << 20;
 const KEPT_BYTES: usize = 1 << 20;
 /// Attempts to read a log that is not found, and the pause between them.
 const ATTEMPTS: u32 = 4;
 const RETRY: Duration = Duration::from_secs(1);
-/// Requests at a time.
+/// Concurrent requests.
 const PARALLEL: usize = 8;
 
-/// A log of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Log {
     namespace: String,
     pod: String,
     container: String,
-    /// Of the container before its last restart.
+    /// Whether it is the log from before the container's last restart.
     previous: bool,
 }
 
@@ -93,7 +92,7 @@ async fn read(cluster: &Cluster<'_>, log: &Log) -> Result<String, crate::error::
     cluster.call(&doing, logs).await
 }
 
-/// The logs to read, and how many pods are left out.
+/// The logs to read, and the number of omitted pods.
 fn chosen(pods: &[Value]) -> (Vec<Log>, usize) {
     let statuses = |pod: &Value| {
         let statuses = pod["status"]["containerStatuses"].as_array().cloned();
@@ -105,7 +104,7 @@ fn chosen(pods: &[Value]) -> (Vec<Log>, usize) {
         !statuses.is_empty() && statuses.iter().all(is_well)
     };
     let mut pods: Vec<&Value> = pods.iter().collect();
-    // Stable: the pods of the controller and the hub come before those of nodes.
+    // A stable sort: pods of the controller and the hub stay before those of nodes.
     pods.sort_by_key(is_well);
     let others = pods.len().saturating_sub(MOST_PODS);
     let mut logs = Vec::new();
@@ -137,7 +136,7 @@ fn chosen(pods: &[Value]) -> (Vec<Log>, usize) {
     (logs, others)
 }
 
-/// Whole lines from the end.
+/// The newest whole lines.
 fn newest(text: &str) -> &str {
     let start = text.len().saturating_sub(KEPT_BYTES);
     if start == 0 {

@@ -15,13 +15,13 @@ use jiff::Timestamp;
 use tempfile::NamedTempFile;
 
 use self::contents::Contents;
-use self::search::Known;
+use self::search::KnownCredentials;
 use crate::cli::{Bundle, Connection, Span};
 use crate::cluster::{Cluster, must_watch_if_known};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
 
-/// Of all requests together: the logs of 50 pods from slow nodes take a minute.
+/// Time limit of all requests together: the logs of 50 pods from slow nodes take a minute.
 const LIMIT: Span = Span(Duration::from_mins(5));
 const EXTENSION: &str = ".tar.gz";
 
@@ -29,7 +29,7 @@ pub(super) async fn run(args: &Bundle, flags: &Connection, printer: &Printer) ->
     run_within(args, flags, printer, LIMIT).await
 }
 
-/// What does not arrive within `limit` is missing.
+/// Whatever does not arrive within `limit` is listed as missing.
 pub(super) async fn run_within(
     args: &Bundle,
     flags: &Connection,
@@ -49,7 +49,7 @@ pub(super) async fn run_within(
     let version = cluster.call("ask the API server", call).await?;
     must_watch_if_known(&cluster).await?;
     let mut contents = Contents::default();
-    let mut known = Known::default();
+    let mut known = KnownCredentials::default();
     collect::all(&cluster, &version, &mut contents, &mut known).await;
     let search = known.search()?;
     let omitted = contents.omit(&search);
@@ -84,7 +84,7 @@ fn exists(file: &Path) -> Failure {
     )
 }
 
-/// Writes all of it or nothing, readable for its owner only.
+/// Writes the whole file or nothing; only the owner can read it.
 fn write(file: &Path, archive: &[u8], force: bool) -> Result<()> {
     let failed = |error: &std::io::Error| {
         Failure::new(
@@ -94,9 +94,9 @@ fn write(file: &Path, archive: &[u8], force: bool) -> Result<()> {
     };
     let directory = file.parent().filter(|path| !path.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
-    // An error of the temporary file would name that file.
+    // An error of the temporary file would show that file's name.
     directory.metadata().map_err(|error| failed(&error))?;
-    // The permissions of a temporary file are 0600.
+    // A temporary file has mode 0600.
     let made = NamedTempFile::new_in(directory);
     let mut made = made.map_err(|error| failed(&error.kind().into()))?;
     let written = made

@@ -1,5 +1,5 @@
-//! The second line of defence: finds the credentials of Secrets in the files of a bundle. It only reports whether there is
-//! one. Pure.
+//! The second line of defence: searches the files of a bundle for the credentials of Secrets, and only reports whether
+//! one contains any. Pure.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use crate::error::{Failure, Result};
 
-/// Shorter texts occur in ordinary words; the search finds them together with their user, in base64.
+/// Shorter texts occur in ordinary words. The search finds them together with their user, in base64.
 const SHORTEST: usize = 6;
-/// Fields of a credentials file with a secret.
+/// Secret fields of a credentials file.
 const FIELDS: [&str; 4] = ["auth", "password", "identitytoken", "registrytoken"];
 
-/// Parts of keys of a Secret's data whose values are secret.
+/// Parts of keys of a Secret's data that mark a secret value.
 const KEYS: [&str; 7] = [
     "auth",
     "password",
@@ -27,12 +27,12 @@ const KEYS: [&str; 7] = [
     "refused",
 ];
 
-/// Every form in which the credentials could be shown. It has no `Debug`.
+/// Every form in which the credentials could appear. It has no `Debug`.
 #[derive(Default)]
-pub(super) struct Known(BTreeSet<Vec<u8>>);
+pub(super) struct KnownCredentials(BTreeSet<Vec<u8>>);
 
-impl Known {
-    /// The credentials in each value of its data.
+impl KnownCredentials {
+    /// Adds the credentials in each value of the Secret's data.
     pub(super) fn remember(&mut self, secret: &Secret) {
         for (key, value) in secret.data.iter().flatten() {
             match serde_json::from_slice::<Value>(&value.0) {
@@ -42,7 +42,8 @@ impl Known {
         }
     }
 
-    /// A damaged credentials file, or a text whose key says that it is secret. Others, such as a registry's name, are not.
+    /// Adds an unparsable credentials file, or a text whose key marks it as secret. Other texts, such as a registry's
+    /// name, are not secret.
     fn remember_text(&mut self, key: &str, text: &str) {
         let key = key.to_lowercase();
         if KEYS.iter().any(|part| key.contains(part)) {
@@ -50,7 +51,7 @@ impl Known {
             self.add_decoded(text);
         }
         let quoted: Vec<&str> = text.split('"').collect();
-        // `"`, the field, `":"`, its value, `"`.
+        // The quotation marks split the text into the field, `:`, and its value.
         for field in quoted.windows(3) {
             if FIELDS.contains(&field[0].to_lowercase().as_str()) {
                 self.add(field[2]);
@@ -83,7 +84,7 @@ impl Known {
         }
     }
 
-    /// The user and password in an `auth`, padded or not. Other texts decode to nothing that matters.
+    /// Adds the user and password in an `auth`, padded or not. Other texts decode to nothing relevant.
     fn add_decoded(&mut self, auth: &str) {
         let auth: String = auth
             .chars()
@@ -106,7 +107,7 @@ impl Known {
         let text = text.trim();
         let mut forms = inside_base64(text);
         forms.push(text.to_owned());
-        // As it is inside JSON.
+        // The form inside a JSON string.
         let quoted = Value::from(text).to_string();
         forms.push(quoted.trim_matches('"').to_owned());
         let forms = forms.into_iter().filter(|form| form.len() >= SHORTEST);
@@ -132,8 +133,7 @@ impl Search {
     }
 }
 
-/// The base64 characters that don't depend on the text before and after, for each of the three possible offsets, in both
-/// alphabets.
+/// The base64 characters that don't depend on the surrounding text, for each of the three possible offsets, in both alphabets.
 fn inside_base64(text: &str) -> Vec<String> {
     let at = |before: usize| {
         let bytes = [&vec![0; before][..], text.as_bytes()].concat();
@@ -152,9 +152,9 @@ mod tests {
     use base64::prelude::BASE64_STANDARD;
     use k8s_openapi::ByteString;
 
-    fn known(key: &str, content: &str) -> Known {
+    fn known(key: &str, content: &str) -> KnownCredentials {
         let data = [(key.to_owned(), ByteString(content.as_bytes().to_vec()))];
-        let mut known = Known::default();
+        let mut known = KnownCredentials::default();
         known.remember(&Secret {
             data: Some(data.into()),
             ..Secret::default()
@@ -218,7 +218,7 @@ mod tests {
                 search.is_ok_and(|search| search.finds(b"https://registry.example.com/v2/"));
             assert_eq!(found, expected, "{key}");
         }
-        // A short password, with its user only.
+        // A short password is only found together with its user.
         let short = r#"{"r":{"username":"robot","password":"pw"}}"#;
         assert!(!finds(short, "pw"));
         assert!(finds(short, "robot:pw"));

@@ -11,13 +11,13 @@ use kube::{Api, ResourceExt};
 use super::super::pull_secret;
 use super::allowed;
 use super::contents::Contents;
-use super::search::Known;
+use super::search::KnownCredentials;
 use crate::cluster::client::Cluster;
 
 pub(super) async fn all(
     cluster: &Cluster<'_>,
     contents: &mut Contents,
-    known: &mut Known,
+    known: &mut KnownCredentials,
     gps: &[GlobalPullSecret],
     fleets: &[FleetPullSecret],
 ) {

@@ -4,10 +4,10 @@ use globalps_core::api::ClusterPullSecret;
 use globalps_core::names;
 
 use super::status::of_clusters;
-use super::wait::follow_if;
+use super::wait::follow_clusters_if;
 use crate::cli::{Connection, FleetAccept};
 use crate::cluster::Cluster;
-use crate::cluster::annotate::annotate_objects;
+use crate::cluster::annotate::annotate_and_print;
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::verdict::Goal;
@@ -31,16 +31,10 @@ pub(super) async fn run(args: &FleetAccept, flags: &Connection, printer: &Printe
     for (row, identity) in changed {
         let object = [(row.namespace(), row.object.as_str())];
         let annotation = (names::ACCEPTED_IDENTITY_ANNOTATION, identity);
-        let done = |(_, object): (&str, &str), result: Result<()>| {
-            result?;
-            printer.data(&format!(
-                "clusterpullsecret.globalps.io/{object} accepts {identity}"
-            ));
-            Ok(())
-        };
-        annotate_objects::<ClusterPullSecret>(&cluster, &object, annotation, done).await?;
+        let word = format!("accepts {identity}");
+        annotate_and_print::<ClusterPullSecret>(&cluster, &object, annotation, &word).await?;
     }
-    follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+    follow_clusters_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }
 
 /// Clusters with the identity that the hub has found instead of theirs, and the others.

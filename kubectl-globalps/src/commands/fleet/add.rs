@@ -4,20 +4,19 @@ use globalps_core::api::FleetPullSecret;
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Resource as _;
-use kube::api::DynamicObject;
-use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
 use super::super::add::{Preview, checked, send};
-use super::super::attempts::{ATTEMPTS, pause};
+use super::super::attempts::until_written;
+use super::super::objects::create;
 use super::super::pull_secret;
 use super::super::wait::may_wait;
-use super::wait::{follow_if, taken_up};
+use super::wait::{follow_clusters_if, taken_up};
 use crate::cli::{Connection, DryRun, FleetAdd, NewFleet};
+use crate::cluster::Cluster;
 use crate::cluster::fleet::of_hub;
-use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
-use crate::secret::additional::{Login, Outcome, config_of, may_change, with_logins};
+use crate::secret::additional::{Login, WriteOutcome, config_of, may_change, with_logins};
 use crate::secret::changes::{InForce, changes, text};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::title;
@@ -43,8 +42,14 @@ pub(super) async fn run(args: &FleetAdd, flags: &Connection, printer: &Printer) 
     let fleet = cluster.call(&doing, api.get_opt(&args.fleet)).await?;
     let source = source_of(fleet.as_ref(), &cluster.namespace, args)?;
     let changed = change(&cluster, &source, &logins, fleet.is_none(), args).await?;
-    if fleet.is_none() {
-        create(&cluster, args, &source).await?;
+    if fleet.is_none() && args.dry_run != DryRun::Client {
+        let title = format!("{}/{}", cluster.namespace, args.fleet);
+        let (of, spec) = (
+            (title.as_str(), args.fleet.as_str()),
+            spec(&args.to, &source),
+        );
+        let created = create::<FleetPullSecret>(&cluster, of, spec, args.dry_run == DryRun::Server);
+        created.await.map_err(of_hub)?;
     }
     show(printer, args, &source, &changed, fleet.is_none())?;
     if args.dry_run != DryRun::None {
@@ -53,7 +58,7 @@ pub(super) async fn run(args: &FleetAdd, flags: &Connection, printer: &Printer) 
     if args.wait.wait {
         taken_up(&cluster, &args.fleet, args.wait.timeout).await?;
     }
-    follow_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+    follow_clusters_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
 }
 
 /// A client dry run of a new `FleetPullSecret` with a new source.
@@ -77,7 +82,7 @@ fn show(
     printer: &Printer,
     args: &FleetAdd,
     source: &str,
-    (secret, outcome): &(Secret, Outcome),
+    (secret, outcome): &(Secret, WriteOutcome),
     is_new: bool,
 ) -> Result<()> {
     let mut object = pull_secret::shown(secret, args.dry_run);
@@ -167,14 +172,13 @@ async fn change(
     logins: &[Login],
     is_new: bool,
     args: &FleetAdd,
-) -> Result<(Secret, Outcome)> {
+) -> Result<(Secret, WriteOutcome)> {
     let mut shown = None;
-    let mut attempt = 1;
-    loop {
+    until_written(async |attempt| {
         let existing = pull_secret::get(cluster, source).await?;
         let planned = with_logins(existing.clone(), &cluster.namespace, source, logins);
         let (planned, outcome) = planned.map_err(|failure| of_source(failure, source, cluster))?;
-        if outcome != Outcome::Unchanged {
+        if outcome != WriteOutcome::Unchanged {
             let force = args.owner.force_conflicts;
             let owner = match &existing {
                 Some(secret) => may_change(secret, force)?,
@@ -190,12 +194,10 @@ async fn change(
         if is_new && attempt == 1 {
             announce_new(args, &cluster.namespace, cluster.printer());
         }
-        match send(cluster, planned, outcome, args.dry_run).await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            sent => return Ok((sent?, outcome)),
-        }
-        attempt += 1;
-    }
+        let sent = send(cluster, planned, outcome, args.dry_run).await?;
+        Ok((sent, outcome))
+    })
+    .await
 }
 
 /// The hint of the plugin's own Secrets is not for a source of the hub.
@@ -246,23 +248,6 @@ fn spec(new: &NewFleet, source: &str) -> Value {
         spec["clusterSelector"] = json!({"matchLabels": labels});
     }
     spec
-}
-
-async fn create(cluster: &Cluster<'_>, args: &FleetAdd, source: &str) -> Result<()> {
-    if args.dry_run == DryRun::Client {
-        return Ok(());
-    }
-    let api = cluster.untyped::<FleetPullSecret>();
-    let resource = ApiResource::erase::<FleetPullSecret>(&());
-    let mut object = DynamicObject::new(&args.fleet, &resource);
-    object.data = json!({"spec": spec(&args.to, source)});
-    let params = params::post(args.dry_run == DryRun::Server);
-    let doing = format!(
-        "create FleetPullSecret `{}/{}`",
-        cluster.namespace, args.fleet
-    );
-    let created = cluster.call(&doing, api.create(&params, &object)).await;
-    created.map(drop).map_err(of_hub)
 }
 
 #[cfg(test)]

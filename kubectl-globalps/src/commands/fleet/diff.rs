@@ -7,8 +7,8 @@ use kube::ResourceExt as _;
 
 use super::super::external_diff::{Text, show};
 use super::super::pull_secret;
+use super::super::undo::own_revision;
 use super::status::missing;
-use super::undo::own_revision;
 use crate::cli::{Connection, FleetDiff};
 use crate::cluster::client::Cluster;
 use crate::cluster::fleet::{Facts, Scope};

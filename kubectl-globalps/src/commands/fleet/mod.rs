@@ -7,22 +7,20 @@ mod install;
 mod join;
 mod member;
 mod nodes;
-mod pause;
 mod remove;
-mod retry;
-mod status;
-mod undo;
-mod wait;
+pub(super) mod status;
+pub(super) mod wait;
 
-use globalps_core::api::ClusterPhase;
-
-use crate::cli::completion::{Choice, Live};
+use super::pause;
+use super::retry;
+use super::undo;
+use crate::cli::completion::{Live, Suggestion};
 use crate::cli::{Connection, Fleet, FleetCommand};
 use crate::cluster::client::Cluster;
 use crate::cluster::fleet::{Facts, Scope};
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
-use crate::view::fleet::{ClusterRow, FleetStatus};
+use crate::view::fleet::FleetStatus;
 
 pub(super) async fn run(args: &Fleet, flags: &Connection, printer: &Printer) -> Result<Exit> {
     match &args.command {
@@ -30,11 +28,11 @@ pub(super) async fn run(args: &Fleet, flags: &Connection, printer: &Printer) -> 
         FleetCommand::Status(args) if args.nodes => nodes::run(args, flags, printer).await,
         FleetCommand::Status(args) => status::run(args, flags, printer).await,
         FleetCommand::Diff(args) => diff::run(args, flags, printer).await,
-        FleetCommand::Pause(args) => pause::pause(args, flags, printer).await,
-        FleetCommand::Resume(args) => pause::resume(args, flags, printer).await,
-        FleetCommand::Retry(args) => retry::run(args, flags, printer).await,
+        FleetCommand::Pause(args) => pause::pause_clusters(args, flags, printer).await,
+        FleetCommand::Resume(args) => pause::resume_clusters(args, flags, printer).await,
+        FleetCommand::Retry(args) => retry::retry_clusters(args, flags, printer).await,
         FleetCommand::Accept(args) => accept::run(args, flags, printer).await,
-        FleetCommand::Undo(args) => undo::run(args, flags, printer).await,
+        FleetCommand::Undo(args) => undo::undo_in_clusters(args, flags, printer).await,
         FleetCommand::Add(args) => add::run(args, flags, printer).await,
         FleetCommand::Join(args) => join::run(args, flags, printer).await,
         FleetCommand::Remove(args) => remove::run(args, flags, printer).await,
@@ -46,7 +44,7 @@ pub(super) async fn choices(
     live: Live,
     fleet: Option<&String>,
     cluster: &Cluster<'_>,
-) -> Result<Vec<Choice>> {
+) -> Result<Vec<Suggestion>> {
     let scope = match live {
         Live::Fleets => Scope::default(),
         _ => Scope::of(fleet.map_or("", String::as_str)),
@@ -55,7 +53,9 @@ pub(super) async fn choices(
     if live == Live::FleetRevisions
         && let Some((_, fleet)) = facts.fleets.iter().next()
     {
-        return undo::choices(cluster, fleet).await;
+        return Ok(undo::revision_choices(
+            &undo::revisions_of(cluster, fleet).await?,
+        ));
     }
     let statuses = facts.statuses();
     if live == Live::Fleets {
@@ -65,13 +65,9 @@ pub(super) async fn choices(
         };
         return Ok(statuses.iter().map(choice).collect());
     }
-    let is_failed = |row: &ClusterRow| {
-        let phase = row.phase;
-        matches!(phase, ClusterPhase::Failed | ClusterPhase::Blocked) && !row.object.is_empty()
-    };
     let rows = statuses.iter().flat_map(|status| &status.clusters);
     Ok(rows
-        .filter(|row| live == Live::MemberClusters || is_failed(row))
+        .filter(|row| live == Live::MemberClusters || retry::may_retry(row))
         .map(|row| (row.name.clone(), row.phase.to_string()))
         .collect())
 }

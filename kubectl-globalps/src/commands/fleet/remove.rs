@@ -1,9 +1,10 @@
 //! `fleet remove`: deletes a `FleetPullSecret`, and with it the Secret in its clusters.
 
 use globalps_core::api::{ClusterPhase, DeletionPolicy, FleetPullSecret};
+use kube::ResourceExt as _;
 
-use super::super::attempts::{ATTEMPTS, pause};
-use super::wait::follow_if;
+use super::super::attempts::until_written;
+use super::wait::follow_clusters_if;
 use crate::cli::{Connection, FleetRemove};
 use crate::cluster::fleet::{Facts, Scope, find};
 use crate::cluster::{Cluster, params};
@@ -32,7 +33,7 @@ pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printe
             "FleetPullSecret `{}` is being deleted already",
             title(fleet)
         ));
-        return follow_if(&cluster, name, Goal::Removed, &args.wait).await;
+        return follow_clusters_if(&cluster, name, Goal::Removed, &args.wait).await;
     }
     for line in effects(fleet, status) {
         printer.note(line);
@@ -40,7 +41,7 @@ pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printe
     confirm(&cluster.title(), &question(fleet, status), args.yes)?;
     delete(&cluster, fleet).await?;
     printer.data(&format!("fleetpullsecret.globalps.io/{name} deleted"));
-    follow_if(&cluster, name, Goal::Removed, &args.wait).await
+    follow_clusters_if(&cluster, name, Goal::Removed, &args.wait).await
 }
 
 /// What happens to the Secret in the clusters, a sentence each.
@@ -95,18 +96,12 @@ fn question(fleet: &FleetPullSecret, status: &FleetStatus) -> String {
 async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<()> {
     let api = cluster.api::<FleetPullSecret>();
     let title = title(shown);
-    let name = shown.metadata.name.clone().unwrap_or_default();
-    let mut fleet = shown.clone();
-    let mut attempt = 1;
-    loop {
-        let params = params::delete(false, &fleet.metadata);
-        let object = format!("FleetPullSecret `{title}`");
-        match cluster.delete(&object, &api, &name, &params).await {
-            Err(failure) if failure.is(409) && attempt < ATTEMPTS => pause(attempt).await,
-            done => return done.map(drop),
-        }
-        attempt += 1;
-        fleet = find(cluster, &name).await?;
+    let name = shown.name_any();
+    until_written(async |attempt| {
+        let fleet = match attempt {
+            1 => shown.clone(),
+            _ => find(cluster, &name).await?,
+        };
         let is_same = fleet.metadata.uid == shown.metadata.uid
             && fleet.spec.deletion_policy == shown.spec.deletion_policy;
         if !is_same {
@@ -115,7 +110,12 @@ async fn delete(cluster: &Cluster<'_>, shown: &FleetPullSecret) -> Result<()> {
                 "run the command again",
             ));
         }
-    }
+        let params = params::delete(false, &fleet.metadata);
+        let object = format!("FleetPullSecret `{title}`");
+        let deleted = cluster.delete(&object, &api, &name, &params).await;
+        deleted.map(drop)
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -86,7 +86,7 @@ fn unknown(facts: &Facts) -> Result<()> {
 }
 
 /// The status of the fleet with these clusters, or with all of them. `None`: there is no fleet.
-pub(super) async fn of_clusters(
+pub(in crate::commands) async fn of_clusters(
     cluster: &Cluster<'_>,
     fleet: &str,
     clusters: &[String],
@@ -103,7 +103,7 @@ pub(super) async fn of_clusters(
     Ok(Some(status))
 }
 
-pub(super) fn missing(named: &[String], status: &FleetStatus) -> Result<()> {
+pub(in crate::commands) fn missing(named: &[String], status: &FleetStatus) -> Result<()> {
     let is_there = |name: &&String| {
         let one = std::slice::from_ref(*name);
         status.clusters.iter().any(|row| is_named(&row.name, one))

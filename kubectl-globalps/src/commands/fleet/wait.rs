@@ -14,7 +14,7 @@ use crate::terminal::printer::Stream;
 use crate::view::fleet::verdict::Goal;
 
 /// Follows the rollout where that was asked for, and else says how to.
-pub(super) async fn follow_if(
+pub(in crate::commands) async fn follow_clusters_if(
     cluster: &Cluster<'_>,
     fleet: &str,
     goal: Goal,
@@ -36,7 +36,11 @@ pub(super) async fn follow_if(
 }
 
 /// Waits until the hub has reported on the source Secret and the spec as they are now.
-pub(super) async fn taken_up(cluster: &Cluster<'_>, name: &str, timeout: Span) -> Result<()> {
+pub(in crate::commands) async fn taken_up(
+    cluster: &Cluster<'_>,
+    name: &str,
+    timeout: Span,
+) -> Result<()> {
     let source = find(cluster, name).await?.spec.secret_ref.name;
     let look = async || {
         let fleet = find(cluster, name).await?;

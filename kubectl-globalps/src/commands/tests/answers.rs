@@ -1,4 +1,4 @@
-//! What the commands answer where the Secret is invalid, the namespace is another one, or there is nothing to do.
+//! Messages for an invalid Secret, for another namespace, and if there is nothing to do.
 
 use globalps_core::names;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::error::Exit;
 const INVALID: &str = "!!!";
 const NOT_INSTALLED: &str = "globalps is not installed in this cluster";
 
-/// 10.0.0.1:5000 is in force, and the Secret has one invalid entry since.
+/// 10.0.0.1:5000 is in force, and the Secret has an invalid entry since.
 fn invalid(entries: &[(&str, &str)]) -> FakeApi {
     let registry = [("10.0.0.1:5000", AUTH)];
     FakeApi::new(&[
@@ -48,11 +48,11 @@ fn for_an_invalid_secret_a_preview_compares_with_what_is_active() {
         assert_eq!(ran, Ok(Exit::Done), "{line}: {err}");
         assert_eq!(out, expected, "{line}: {err}");
     }
-    // Another entry is left, and valid.
+    // The remaining entry is valid.
     let (_, [out, _]) =
         invalid(&[("quay.io", INVALID), ("ghcr.io", AUTH)]).printed("remove quay.io --dry-run");
     assert_eq!(out, "-10.0.0.1:5000: ***\n+ghcr.io: ***\n");
-    // What is left is invalid.
+    // The remaining entry is invalid.
     let (_, [out, _]) =
         invalid(&[("quay.io", INVALID), ("ghcr.io", AUTH)]).printed("remove ghcr.io --dry-run");
     assert_eq!(out, "no credential on the nodes changes\n");
@@ -309,7 +309,7 @@ fn uninstall_says_what_else_is_deleted_or_that_nothing_is_there() {
     ] {
         assert!(err.contains(expected), "{err}");
     }
-    // Without a terminal nothing asks either.
+    // Without a terminal there is no prompt either.
     for line in ["uninstall", "uninstall --yes"] {
         let api = without_kinds(&[]);
         let (ran, [_, err]) = api.printed(line);

@@ -1,4 +1,4 @@
-//! Beside other tools: passwords that they renew, and changes that they revert.
+//! Other tools in the cluster: passwords that they renew, and changes that they revert.
 
 use globalps_core::names;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ fn pause_and_resume_warn_where_flux_reverts_them() {
     }
 }
 
-/// The controller creates its configuration with the first pull secret; `check` has nothing to complain about before that.
+/// The controller creates its configuration with the first pull secret. Before that, `check` reports no problem.
 #[test]
 fn before_the_first_registry_the_list_is_empty() {
     let (ran, [out, err]) = FakeApi::new(&[]).printed("list");

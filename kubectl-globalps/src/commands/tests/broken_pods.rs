@@ -1,11 +1,11 @@
-//! Pods whose images were broken, in every way that a kubelet reports.
+//! Pods with broken images, in every way that a kubelet reports.
 
 use serde_json::{Value, json};
 
 const OWN: &str = "own.example.com:5000/team/app:1";
 const INIT: &str = "init.example.com/team/app:1";
 const DEBUG: &str = "debug.example.com/tools";
-/// Its name begins like that of the container's own image.
+/// The name has the container's own image as a prefix.
 const FIRST: &str = "own.example.com:5000/team/app:10";
 const SECOND: &str = "second.example.com/models/app:1";
 const PAUSE: &str = "pause.example.com/pause:3.10";
@@ -30,7 +30,7 @@ impl Place {
         (Self::Sandbox, PAUSE),
     ];
 
-    /// Containers that wait for it: the first volume is mounted by the init container as well.
+    /// Containers that wait for the image. The init container mounts the first volume as well.
     pub(super) fn containers(self) -> &'static [&'static str] {
         match self {
             Self::Own | Self::Second => &["c"],
@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-/// What went wrong, in the words of containerd and of CRI-O, `I` for the image, and the cause.
+/// The error in the words of containerd and of CRI-O, with `I` for the image, and the cause.
 const PULLS: [(&str, &str, &str); 9] = [
     (
         "failed to pull and unpack image \"I\": failed to resolve reference \"I\": unexpected status from HEAD request to https://x/v2/y/manifests/1: 401 Unauthorized",
@@ -95,7 +95,7 @@ const PULLS: [(&str, &str, &str); 9] = [
     ),
 ];
 
-/// As the kubelet reports it.
+/// The kubelet's report.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) reason: String,
@@ -103,11 +103,11 @@ pub(super) struct Report {
     /// Message of a `Failed` event about the image.
     pub(super) event: Option<String>,
     pub(super) code: &'static str,
-    /// Whether it is about the image.
+    /// Whether the event is about the image.
     pub(super) names: bool,
 }
 
-/// Every report of this image.
+/// All reports about this image.
 pub(super) fn reports(image: &str) -> Vec<Report> {
     let mut all = Vec::new();
     let mut report = |reason: &str, message: String, event, code| {
@@ -174,7 +174,7 @@ pub(super) fn reports(image: &str) -> Vec<Report> {
     all
 }
 
-/// Who created the pod, and what `kubectl` may change: a Deployment, nobody, a file of the node.
+/// The pod's creator, or what `kubectl` can change: a Deployment, nothing, a file on the node.
 pub(super) const OWNERS: [&str; 3] = ["deployment/web", "", "static"];
 
 pub(super) fn registry_of(image: &str) -> String {
@@ -210,7 +210,7 @@ pub(super) fn broken(
     let account = if owner == "static" { "" } else { "ci" };
     let state = |name: &str, usual: &str| {
         let waits = place.containers().contains(&name);
-        // An init container that waits keeps the others from starting.
+        // A waiting init container keeps the others from starting.
         let (reason, message) = if waits {
             (report.reason.as_str(), json!(report.message))
         } else {
@@ -260,7 +260,7 @@ pub(super) fn broken(
         objects.push((at, event));
     };
     let uid = if owner == "static" { "hash" } else { "u1" };
-    // An earlier pod of this name had other problems, of which nothing is true any more.
+    // An earlier pod of this name had problems that no longer apply.
     let old = "Failed to pull image \"own.example.com:5000/team/app:1\": x509: old";
     event(
         "u0",
@@ -288,7 +288,7 @@ pub(super) fn broken(
         if let Some(message) = &report.event {
             event(uid, "Failed", path, message, 3);
         }
-        // The sandbox was there in the end.
+        // In the end the sandbox was created.
         event(
             uid,
             "FailedCreatePodSandBox",

@@ -23,7 +23,7 @@ use crate::view::check::permissions_of_commands;
 
 const PASSWORD: &str = "bundle-s3cret";
 
-/// Everything that a bundle reads. `event`: a message.
+/// Everything that a bundle reads. `event`: its message.
 fn cluster(event: &str) -> FakeApi {
     let auth = BASE64_STANDARD.encode(format!("robot:{PASSWORD}"));
     let mut additional = secret(&[("quay.io", &auth)]);
@@ -85,7 +85,7 @@ fn cluster(event: &str) -> FakeApi {
     FakeApi::new(&objects)
 }
 
-/// The files of an archive by their paths, without the directory that has all of them.
+/// The files of an archive by path, relative to its top-level directory.
 fn files(archive: &Path) -> BTreeMap<String, String> {
     let packed = std::fs::File::open(archive).expect("an archive");
     let mut archive = tar::Archive::new(GzDecoder::new(packed));
@@ -213,7 +213,7 @@ fn what_may_not_be_read_is_missing_and_no_error() {
         (missing(&files), files)
     };
     let (nothing, _) = run(of_bundle.iter().map(|it| right(it)).collect());
-    // Only what other commands need, too.
+    // Only `check` and `status` need further permissions.
     let others = |it: &&String| !it.starts_with("check: ") && !it.starts_with("status: ");
     assert_eq!(nothing.iter().filter(others).count(), 0, "{nothing:?}");
     for permission in &of_bundle {
@@ -226,7 +226,7 @@ fn what_may_not_be_read_is_missing_and_no_error() {
             .unwrap_or((permission.resource, ""));
         let is_named = |it: &String| it.contains("not allowed to") && it.contains(resource);
         let has_none = permission.resource == "pods/log"
-            && permission.place == crate::view::check::Place::Controller;
+            && permission.place == crate::view::check::PermissionScope::Controller;
         assert!(
             has_none || missing.iter().any(is_named),
             "{permission:?}: {missing:?}"

@@ -1,4 +1,4 @@
-//! A pull secret that was deleted and is still there, because another program's finalizer keeps it.
+//! A deleted pull secret that still exists, because another program's finalizer keeps it.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn deleted() -> FakeApi {
     rolled_out().with_object(&additional, secret)
 }
 
-/// The controller restores, whatever keeps the Secret.
+/// The controller restores the nodes even if the Secret still exists.
 fn restore(objects: &mut Objects) {
     objects.retain(|path, _| !path.contains("/nodepullsecrets/"));
     objects.remove(&path("secrets", names::GLOBAL_SECRET));

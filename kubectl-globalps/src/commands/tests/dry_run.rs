@@ -1,4 +1,4 @@
-//! Dry runs of `install` and `uninstall`, against a fake API server.
+//! Dry runs of `install` and `uninstall` against a fake API server.
 
 use globalps_core::names;
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ fn an_install_names_the_image_that_is_missing() {
 
 #[test]
 fn what_can_t_be_compared_does_not_stop_an_install() {
-    // It may write what it may not read. Nobody could answer a question.
+    // The user may write what they may not read. A prompt could not be answered.
     let right = |verb: &str, resource: &str, namespace: &str, name: &str| Right {
         verb: verb.to_owned(),
         resource: resource.to_owned(),
@@ -117,7 +117,7 @@ fn what_can_t_be_compared_does_not_stop_an_install() {
         names::GROUP
     );
     assert!(api.object(&crd).is_some(), "{:?}", api.requests());
-    // A dry run is only the comparison.
+    // A dry run only compares.
     let api = FakeApi::new(&[]).allow_only(rights());
     let failure = refused(api.run(&format!("{INSTALL} --dry-run=server")));
     assert!(failure.is(403), "{failure:?}");

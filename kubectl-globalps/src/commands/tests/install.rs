@@ -1,4 +1,4 @@
-//! What `install` keeps, and where it may go.
+//! What `install` keeps, and which namespaces it accepts.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::state::{Configuration, State};
@@ -8,7 +8,7 @@ use super::*;
 
 const IMAGES: &str = "install --controller-image r/c:1 --syncer-image r/s:1 --apply --yes";
 
-/// In which all that is applied works at once.
+/// Every applied workload runs at once.
 fn empty() -> FakeApi {
     let crd = |name: &str| {
         let api = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -35,7 +35,7 @@ fn config_path() -> String {
     path("globalpullsecrets", names::GLOBAL_SECRET)
 }
 
-/// Installed with a pull secret for the images, a source with a scope, another delivery and an original with its own key.
+/// Installed with a pull secret for the images, a source with a scope, another delivery, and an original with its own key.
 fn configured() -> FakeApi {
     let api = empty();
     let flags =
@@ -51,7 +51,7 @@ fn spec(api: &FakeApi) -> Value {
     api.object(&config_path()).expect("one")["spec"].clone()
 }
 
-/// What was applied since, and is no `GlobalPullSecret`.
+/// Number of objects applied since, without the `GlobalPullSecret`.
 fn applied(api: &FakeApi, before: usize) -> usize {
     let writes = api.writes().split_off(before);
     let is_config = |write: &&String| write.contains("/globalpullsecrets/");
@@ -87,7 +87,7 @@ fn install_takes_nothing_back_that_it_is_not_asked_for() {
     let api = configured().without(&config_path());
     assert_eq!(api.run("install --apply --yes"), Ok(Exit::Done));
     assert_eq!(spec(&api), json!({"syncer": {"imagePullSecret": "images"}}));
-    // Without it the syncers of another configuration could not start.
+    // Without it, syncers of another configuration could not start.
     let mut config = configured().object(&config_path()).expect("one");
     config["spec"]["syncer"] = json!({});
     let api = configured().with_object(&config_path(), config);
@@ -166,7 +166,7 @@ fn without_a_controller_its_objects_say_which_namespace() {
         let ran = api.run("status --pull-secret-namespace creds");
         assert_eq!(ran, Ok(Exit::No), "it is the right one");
     }
-    // Objects in both: that of `-n` counts.
+    // Both namespaces have objects, so that of `-n` counts.
     let api = rolled_out()
         .without(&path("deployments", names::CONTROLLER))
         .with_object(&of_creds(path("nodepullsecrets", "node-1")), node("Synced"));
@@ -178,7 +178,7 @@ fn without_a_controller_its_objects_say_which_namespace() {
     }
 }
 
-/// Helm would undo it at its next upgrade, and `helm uninstall` would not find what is gone.
+/// Otherwise Helm would undo the change at its next upgrade, and `helm uninstall` would miss deleted objects.
 #[test]
 fn what_another_program_installed_is_left_to_it() {
     let with = |metadata: Value| {

@@ -19,7 +19,7 @@ use crate::commands::runtime::block_on;
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 
-/// Runs the plugin with a login program that prints the file `credential`, and fails where there is none.
+/// Runs the plugin with a login program that prints the file `credential`, and fails if the file is missing.
 fn with_program(api: &FakeApi, directory: &Path, line: &str) -> Result<Exit> {
     let script = "#!/bin/sh\nexec cat \"$(dirname \"$0\")/credential\" 2> /dev/null\n";
     let program = directory.join("login");
@@ -126,7 +126,7 @@ fn a_wait_outlasts_an_outage_and_names_one_that_lasts() {
         assert!(failure.is(code), "{failure:?}");
         assert!(start.elapsed() < Duration::from_secs(5), "{code}");
     };
-    // They wait for seconds.
+    // Each takes seconds.
     std::thread::scope(|scope| {
         for fault in [Fault::Code(500), Fault::Code(410), Fault::Silence] {
             scope.spawn(move || ends(fault));
@@ -142,7 +142,7 @@ fn a_wait_outlasts_an_outage_and_names_one_that_lasts() {
 
 const FIRST_LOOK: &str = "list /apis/globalps.io/v1alpha1/namespaces/kube-system/nodepullsecrets";
 
-/// With this many failed attempts the outage is worth a word.
+/// After this many failed attempts, the outage is reported.
 fn outlasts(line: &str, fault: Fault, times: usize) {
     let api = rolled_out().with_controller(act);
     let api = api.with_fault(FIRST_LOOK, fault, times);
@@ -156,7 +156,7 @@ fn outlasts(line: &str, fault: Fault, times: usize) {
     }
 }
 
-/// At the deadline, or at once where only a person can help.
+/// The command ends at the deadline, or at once if only a user can help.
 fn ends(line: &str) {
     let api = rolled_out().with_fault(FIRST_LOOK, Fault::Code(500), usize::MAX);
     let start = Instant::now();
@@ -203,7 +203,7 @@ fn the_first_look_of_a_wait_outlasts_an_outage_too() {
         let ran = api.run("fleet status team-a -n kube-system --wait --timeout 30s");
         assert_eq!(ran, Ok(Exit::Done));
     });
-    // A watch has no deadline, so that it says at once that there is nothing to see.
+    // A watch has no deadline, so it reports an initial failure at once.
     let api = rolled_out().with_fault(FIRST_LOOK, Fault::Code(500), usize::MAX);
     let failure = refused(api.run("status --watch"));
     assert!(failure.is(500), "{failure:?}");
@@ -282,7 +282,7 @@ fn a_watch_of_nodes_has_whole_nodes_only_if_not_ready() {
         .collect();
     let listed = "list /api/v1/nodes as a table";
     let watched = "watch /api/v1/nodes as a table";
-    // All nodes, and those with each label that excludes or marks a virtual node.
+    // All nodes, and nodes with each label that excludes a node or marks a virtual one.
     let mut expected = vec![listed; 7];
     expected.extend([watched, "list /api/v1/nodes"]);
     assert_eq!(of_nodes, expected);

@@ -1,8 +1,8 @@
-//! What the commands say of a removal while the rollout is paused.
+//! Messages about a removal while the rollout is paused.
 
 use super::*;
 
-/// A removal that was asked for while the rollout is paused: no node is restored yet.
+/// A removal that was requested while the rollout is paused: no node is restored yet.
 fn paused_removal() -> FakeApi {
     let spec = json!({"rollout": {"paused": true}});
     FakeApi::new(&[

@@ -1,4 +1,4 @@
-//! The advice of a deleted configuration, and of one that names no source any more: run as it is printed.
+//! Executes the printed advice for a deleted configuration, and for one that no longer names a source.
 
 use globalps_core::api::{GlobalPullSecret, GlobalPullSecretSpec};
 use globalps_core::state::{
@@ -16,7 +16,7 @@ fn commands(text: &str) -> Vec<String> {
     own.map(str::to_owned).collect()
 }
 
-/// What the controller remembers.
+/// The configuration that the controller remembers.
 fn last() -> Configuration {
     let mut spec: GlobalPullSecretSpec = serde_json::from_value(json!({
         "sources": [{"name": "team"}], "kubelet": {"delivery": "None"}, "imagePullSecrets": {"enabled": true},
@@ -52,7 +52,7 @@ fn cluster(configuration: Option<Configuration>) -> FakeApi {
     ])
 }
 
-/// The same with a configuration that was created again with an empty spec, as the controller reports it.
+/// Like [`cluster`], with a configuration that was recreated with an empty spec, as the controller reports it.
 fn held() -> FakeApi {
     let mut gps = gps("", &json!({}), &[]);
     let message = sources_removed("`team`");
@@ -121,7 +121,7 @@ fn no_command_replaces_a_deleted_configuration_by_an_empty_one() {
         for api in [cluster(Some(last())), without_state, without_global] {
             let failure = refused(api.run(line));
             assert_eq!(failure.hint, RESTORE_CONFIGURATION, "{line}: {failure:?}");
-            // One that is not there can't be changed.
+            // A missing configuration can't be changed.
             let mut writes = api.writes();
             writes.retain(|write| !write.starts_with("patch /apis/globalps.io/"));
             assert_eq!(writes, [""; 0], "{line}");

@@ -35,7 +35,7 @@ fn with_source(delivery: &str, valid: bool, kubelet: &str) -> FakeApi {
     ])
 }
 
-/// `global-pull-secret` once the controller has read what `add` writes.
+/// `global-pull-secret` after the controller has read what `add` wrote.
 fn taken_up(api: FakeApi) -> FakeApi {
     let (ran, [out, err]) = api.printed(&format!("{LINE} --dry-run=client -o json"));
     assert_eq!(ran, Ok(Exit::Done), "{err}");
@@ -66,7 +66,7 @@ fn a_wait_for_a_source_that_nobody_reads_says_no() {
         let message = &failure.message;
         assert!(message.starts_with(expected), "{line}: {message}");
     };
-    // They wait for seconds.
+    // Each takes seconds.
     std::thread::scope(|scope| {
         for line in [LINE, "remove ghcr.io --source team --yes"] {
             for (replicas, expected) in [
@@ -80,7 +80,7 @@ fn a_wait_for_a_source_that_nobody_reads_says_no() {
             }
         }
     });
-    // Nothing is written the second time, and it is known whether it was read.
+    // The second run writes nothing, and knows whether the source was read.
     let api = known(0);
     assert_eq!(api.run(LINE), Ok(Exit::Done));
     let again = format!("{LINE} --wait --timeout 2s");
@@ -98,13 +98,13 @@ fn a_wait_for_a_source_that_reaches_no_pod_says_no() {
     let invalid = "source `team` is not valid: ";
     let cases = [
         ("NotDeliverable", true, "ConfigFile", Some(none)),
-        // The rollout of the provider may not be over: it is judged afterwards.
+        // The rollout of the provider may be unfinished, so the source is judged afterwards.
         ("NotDeliverable", true, "CredentialProvider", Some(none)),
         ("Nodes", false, "CredentialProvider", Some(invalid)),
         ("Nodes", true, "CredentialProvider", None),
         ("Namespaces", true, "ConfigFile", None),
     ];
-    // They wait for seconds.
+    // Each takes seconds.
     std::thread::scope(|scope| {
         for (delivery, valid, kubelet, expected) in cases {
             scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! What `history` and `undo` say while a rollout is not finished.
+//! Messages of `history` and `undo` during an unfinished rollout.
 
 use globalps_core::names;
 use serde_json::{Value, json};

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use super::*;
 
-/// Answers to user `u` with password `p` only, without TLS. It has the image `team/app:1`.
+/// Accepts only user `u` with password `p`, without TLS. Has the image `team/app:1`.
 pub(super) fn registry() -> String {
     web(|request, _| {
         if !request.contains(RIGHT) {
@@ -18,12 +18,12 @@ pub(super) fn registry() -> String {
     })
 }
 
-/// User and password that a registry accepts, in a request in lower case.
+/// The accepted user and password, as in a request in lower case.
 pub(super) const RIGHT: &str = "authorization: basic dtpw";
 const MANIFEST: &str = "/team/app/manifests/1 ";
 
-/// A web server without TLS. `status`: of the response to a request in lower case, and further headers and body; takes the
-/// server's address too.
+/// A web server without TLS. `status`: maps a request in lower case and the server's address to a status, further
+/// headers and a body.
 pub(super) fn web(status: impl Fn(&str, &str) -> String + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -67,7 +67,7 @@ fn owned() -> Value {
     }]}})
 }
 
-/// An installation with `auths` on every node, and these pods of namespace `a`.
+/// An installation with `auths` on every node, and these pods in namespace `a`.
 pub(super) fn with_pods(auths: &[(&str, &str)], pods: &[(&str, Value)]) -> FakeApi {
     let mut objects = vec![
         (path("secrets", names::GLOBAL_SECRET), in_force(auths, &[])),
@@ -237,7 +237,7 @@ fn waiting_pods_with_a_controller_are_evicted_after_add() {
     for name in ["bare", "job", "budget", "other"] {
         assert!(left(name).is_some(), "{name}");
     }
-    // Without the right to list pods, the command has still done its work.
+    // Without the permission to list pods, the command has still succeeded.
     let all = permissions_of_commands(2);
     let named = |permission: &&Permission| {
         let of_add = ["add", "the first add", "--wait"];
@@ -299,7 +299,7 @@ fn why_prints_a_command_that_works_as_it_is() {
         out.contains("hint:       if the registry uses plain HTTP on purpose, add `--insecure`"),
         "{out}"
     );
-    // Without `--insecure`, where nothing calls for it.
+    // No `--insecure` in the command if it isn't needed.
     let api = with_pods(
         &[("quay.io", AUTH)],
         &[("p", pod("quay.io/a:1", &json!({})))],
@@ -357,7 +357,7 @@ fn why_mentions_an_earlier_revision_with_other_credentials() {
             assert_eq!((ran, out.contains(undo)), (Ok(Exit::No), false), "{err}");
         }
     }
-    // Only where the credentials of globalps are rejected.
+    // Only read if the credentials of globalps are rejected.
     let api = with_pods(&[], &[("p", pod(&image, &json!({})))]);
     assert_eq!(api.run("why a/p --insecure"), Ok(Exit::No));
     let requests = api.requests();

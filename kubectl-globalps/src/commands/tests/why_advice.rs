@@ -1,4 +1,4 @@
-//! `why`: what a kubelet reads of the pod's Secrets, and commands that would change nothing.
+//! `why`: what a kubelet reads of the pod's Secrets, and commands without an effect.
 
 use super::why::{pod, registry, with_pods};
 use super::*;
@@ -97,7 +97,7 @@ fn why_prints_no_command_that_changes_nothing() {
     }
 }
 
-/// The admin's clock is ahead of the API server's, whose times are in the objects.
+/// The user's clock is ahead of the API server's, which set the times in the objects.
 #[test]
 fn by_the_clusters_clock_a_controller_just_gone_is_waited_for() {
     let ahead = 300;

@@ -1,5 +1,5 @@
-//! Pods that fail in every way that a kubelet reports: `why` names the image that was broken, the cause, and no command that is wrong in
-//! that cluster.
+//! Pods that fail in every way that a kubelet reports: `why` names the broken image, the cause, and no command that is
+//! wrong in that cluster.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use super::*;
 use crate::cli::Cli;
 use crate::commands::fake_api::Fault;
 
-/// What is true of the cluster; each has a command that would be wrong in it.
+/// A state of the cluster in which some command would be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cluster {
     Works,
@@ -47,7 +47,7 @@ impl Cluster {
         }
     }
 
-    /// Whether `add` writes something that comes into force on the pod's node.
+    /// Whether `add` comes into force on the pod's node.
     fn adds(self) -> bool {
         use Cluster::{InAnotherNamespace, WithWrongCredentials, Works};
         matches!(self, Works | InAnotherNamespace | WithWrongCredentials)
@@ -119,7 +119,7 @@ impl Cluster {
     }
 }
 
-/// What is wrong with a command that is printed.
+/// What is wrong with a printed command.
 fn wrong(
     command: &str,
     place: Place,
@@ -149,7 +149,7 @@ fn wrong(
                 && place.containers() == [container]
                 && (new == "IMAGE" || registry_of(new) == registry_of(image))
         }
-        // Nothing else of a pod can change.
+        // Nothing else of a pod is mutable.
         ["kubectl", "-n", "a", "edit", what] => what == owner && place != Place::Debug,
         [] | ["kubectl", "-n", "a", "describe" | "delete", "pod", "p"] => true,
         ["kubectl", "-n", "a", "logs", "p", "-c", of, "--previous"] => {
@@ -183,7 +183,7 @@ fn why_names_what_was_broken_and_no_command_that_is_wrong_there() {
     );
 }
 
-/// How many pods there were, and what `why` says of them that is wrong.
+/// The number of pods, and what `why` gets wrong about them.
 fn judge_all(place: Place, usual: &str) -> (usize, Vec<String>) {
     let mut reports: Vec<(String, Report)> = match place {
         Place::Sandbox => of_sandbox(usual),
@@ -192,7 +192,7 @@ fn judge_all(place: Place, usual: &str) -> (usize, Vec<String>) {
             .map(|it| (usual.to_owned(), it))
             .collect(),
     };
-    // A spelling that no kubelet takes.
+    // A spelling that no kubelet accepts.
     for (image, report) in &mut reports {
         if report.reason == "InvalidImageName" {
             let upper = |text: &str| {
@@ -205,7 +205,7 @@ fn judge_all(place: Place, usual: &str) -> (usize, Vec<String>) {
     }
     let (mut all, mut failures) = (0, Vec::new());
     for (at, (image, report)) in reports.iter().enumerate() {
-        // Each report in two clusters; what a missing credential advises in all of them.
+        // Each report is tried in two clusters, the advice for a missing credential in all of them.
         let is_plain = report.code == "NoCredentials" && report.reason == "ErrImagePull";
         let turns = if is_plain && report.event.is_some() {
             Cluster::ALL.len()
@@ -310,7 +310,7 @@ fn judge_list(
     let (ran, [out, err]) = api.printed("why -A --no-ask -o json");
     let groups: Value = serde_json::from_str(&out).unwrap_or_default();
     let of_all = &groups["groups"][0];
-    // The list reads no events of pulls: the message of an old kubelet has no cause.
+    // The list reads no events of pulls, so an old kubelet's message has no cause.
     let is_lost = report.message == format!("Back-off pulling image \"{image}\"");
     let is_wrong = ran.is_err() || report.names && !is_lost && of_all["code"] != code;
     is_wrong.then(|| format!("-A: {ran:?} {of_all} {err}"))

@@ -1,4 +1,4 @@
-//! `why`: images that are not a container's own, and what the kubelet says before it pulls one.
+//! `why`: images that are not a container's own, and messages of the kubelet before a pull.
 
 use super::why::{pod, registry, with_pods};
 use super::*;
@@ -82,7 +82,7 @@ fn a_sandbox_image_is_named_and_whose_configuration_pulls_it() {
     let (ran, [out, _]) = api.printed("why -A --no-ask");
     assert_eq!(ran, Ok(Exit::No));
     assert!(out.contains(&image), "{out}");
-    // Another problem of the sandbox is no image's.
+    // Another problem of the sandbox is not about an image.
     let network =
         "Failed to create pod sandbox: plugin type=\"calico\" failed (add): 401 Unauthorized";
     api = api.with_object(EVENT, event("FailedCreatePodSandBox", network));
@@ -103,7 +103,7 @@ fn an_image_that_the_node_has_may_be_for_other_pods_only() {
         let api = with_pods(&[], &[("p", pod())]).with_object("/api/v1/nodes/node-1", node(name));
         let (found, text) = answer(&api, "--no-ask");
         assert_eq!(found["cause"]["code"], expected, "{text}");
-        // `imagePullPolicy` of a pod can't change.
+        // `imagePullPolicy` of a pod is immutable.
         assert_eq!(found["cause"]["command"], "", "{text}");
         assert!(text.contains("IfNotPresent"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! `why`, where a registry asks for a login only at the image, and where an image needs none.
+//! `why`, for a registry that only requires a login at the image, and for an image that needs none.
 
 use super::why::{RIGHT, pod, web, with_pods};
 use super::*;
@@ -23,7 +23,7 @@ fn why_sends_the_credential_where_only_the_manifest_asks_for_it() {
 
 #[test]
 fn why_names_a_rejected_entry_in_front_of_a_public_image() {
-    // A token without a password, none for a wrong one.
+    // Returns a token without a password, and none for a wrong password.
     let registry = web(|request, own| {
         if request.contains("authorization: bearer t") {
             "200 X".to_owned()

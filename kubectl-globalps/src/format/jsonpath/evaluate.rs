@@ -1,4 +1,4 @@
-//! What a template prints of a value.
+//! Evaluates a template for a value.
 
 use std::cmp::Ordering;
 
@@ -6,10 +6,10 @@ use serde::Serialize as _;
 use serde_json::ser::{PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
 
-use super::path::{Action, JsonPath, Operator, Path, Step};
+use super::path::{JsonPath, Operator, Path, Segment, TemplateAction};
 
 impl JsonPath {
-    /// As `-o jsonpath=`: values of one pair of braces are separated by spaces.
+    /// Like `-o jsonpath=`: separates the values of one pair of braces by spaces.
     pub(crate) fn text(&self, value: &Value) -> Result<String, String> {
         let texts = self.results(value)?.into_iter().map(|values| {
             let texts: Vec<String> = values.into_iter().map(shown).collect();
@@ -18,7 +18,7 @@ impl JsonPath {
         Ok(texts.collect())
     }
 
-    /// As `-o jsonpath-as-json=`: a list for each pair of braces.
+    /// Like `-o jsonpath-as-json=`: prints a list for each pair of braces.
     pub(crate) fn lists(&self, value: &Value) -> Result<String, String> {
         let mut text = Vec::new();
         for values in self.results(value)? {
@@ -39,9 +39,9 @@ impl JsonPath {
     }
 }
 
-/// As far as the end of the range in which the actions are.
+/// Runs the actions up to the end of the range that contains them.
 fn run<'a>(
-    actions: &'a [Action],
+    actions: &'a [TemplateAction],
     value: &'a Value,
     found: &mut Vec<Vec<&'a Value>>,
 ) -> Result<(), String> {
@@ -49,14 +49,15 @@ fn run<'a>(
     while let Some(action) = actions.get(at) {
         at += 1;
         match action {
-            Action::End => break,
-            Action::Print(path) => found.push(walk(vec![value], path)?),
-            Action::Range(path) => {
+            TemplateAction::End => break,
+            TemplateAction::Print(path) => found.push(walk(vec![value], path)?),
+            TemplateAction::Range(path) => {
                 let body = &actions[at..];
                 for item in walk(vec![value], path)? {
                     run(body, item, found)?;
                 }
-                // A range without an end is run once, and what follows it again for the whole: so does kubectl.
+                // Like kubectl: without an `end`, the actions after the range run for each item, and then once for the
+                // whole value.
                 at += end(body).map_or(0, |end| end + 1);
             }
         }
@@ -64,15 +65,15 @@ fn run<'a>(
     Ok(())
 }
 
-/// Where the range ends that these actions are in.
-fn end(actions: &[Action]) -> Option<usize> {
+/// Index of the `End` of the range that contains these actions.
+fn end(actions: &[TemplateAction]) -> Option<usize> {
     let mut depth = 0;
     actions.iter().position(|action| {
         match action {
-            Action::Range(_) => depth += 1,
-            Action::End if depth == 0 => return true,
-            Action::End => depth -= 1,
-            Action::Print(_) => {}
+            TemplateAction::Range(_) => depth += 1,
+            TemplateAction::End if depth == 0 => return true,
+            TemplateAction::End => depth -= 1,
+            TemplateAction::Print(_) => {}
         }
         false
     })
@@ -82,30 +83,30 @@ fn walk<'a>(from: Vec<&'a Value>, path: &'a Path) -> Result<Vec<&'a Value>, Stri
     path.iter().try_fold(from, one)
 }
 
-fn one<'a>(from: Vec<&'a Value>, step: &'a Step) -> Result<Vec<&'a Value>, String> {
+fn one<'a>(from: Vec<&'a Value>, step: &'a Segment) -> Result<Vec<&'a Value>, String> {
     let mut to = Vec::new();
     match step {
-        Step::Text(text) => to.push(text),
-        Step::Constant(value) => to.extend(from.iter().map(|_| value)),
-        Step::Field(name) => to.extend(from.iter().filter_map(|value| value.get(name))),
-        Step::Children => to.extend(from.into_iter().flat_map(children)),
-        Step::Descend => from.into_iter().for_each(|value| descend(value, &mut to)),
-        Step::Index(index) => {
+        Segment::Text(text) => to.push(text),
+        Segment::Constant(value) => to.extend(from.iter().map(|_| value)),
+        Segment::Field(name) => to.extend(from.iter().filter_map(|value| value.get(name))),
+        Segment::Children => to.extend(from.into_iter().flat_map(children)),
+        Segment::Descend => from.into_iter().for_each(|value| descend(value, &mut to)),
+        Segment::Index(index) => {
             for list in lists(from)? {
                 to.push(&list[at(*index, list.len())?]);
             }
         }
-        Step::Slice { start, end, step } => {
+        Segment::Slice { start, end, step } => {
             for list in lists(from)? {
                 to.extend(slice(list, *start, *end)?.iter().step_by(*step));
             }
         }
-        Step::Union(paths) => {
+        Segment::Union(paths) => {
             for path in paths {
                 to.extend(walk(from.clone(), path)?);
             }
         }
-        Step::Filter(left, test) => {
+        Segment::Filter(left, test) => {
             for item in lists(from)?.into_iter().flatten() {
                 if passes(item, left, test.as_ref())? {
                     to.push(item);
@@ -116,7 +117,7 @@ fn one<'a>(from: Vec<&'a Value>, step: &'a Step) -> Result<Vec<&'a Value>, Strin
     Ok(to)
 }
 
-/// Without what is missing.
+/// The values as lists; skips `null`.
 fn lists(from: Vec<&Value>) -> Result<Vec<&Vec<Value>>, String> {
     let there = from.into_iter().filter(|value| !value.is_null());
     there
@@ -139,7 +140,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Position in a list of this length.
+/// Resolves an index, which counts from the end if negative.
 fn at(index: i64, length: usize) -> Result<usize, String> {
     let found = from_the_end(index, length).filter(|at| *at < length);
     found.ok_or_else(|| out_of_bounds(index, length))
@@ -180,7 +181,7 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-/// What is empty, and numbers and booleans, are left out.
+/// Skips empty values, numbers and booleans.
 fn descend<'a>(value: &'a Value, to: &mut Vec<&'a Value>) {
     let children = children(value);
     if !children.is_empty() || value.as_str().is_some_and(|text| !text.is_empty()) {
@@ -239,7 +240,7 @@ fn holds(operator: Operator, left: &Value, right: &Value) -> Result<bool, String
     })
 }
 
-/// Objects and lists as JSON.
+/// Prints objects and lists as JSON.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

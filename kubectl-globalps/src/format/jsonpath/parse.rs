@@ -1,10 +1,10 @@
-//! A template from its text. Errors say at which character.
+//! Parses a template. Errors name the position.
 
 use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::path::{Action, JsonPath, Operator, Path, Step};
+use super::path::{JsonPath, Operator, Path, Segment, TemplateAction};
 
 impl FromStr for JsonPath {
     type Err = String;
@@ -27,16 +27,16 @@ impl FromStr for JsonPath {
             let mut block = None;
             let path = parser.path(&mut block)?;
             actions.push(match block {
-                None => Action::Print(path),
+                None => TemplateAction::Print(path),
                 Some(Block::Range) => {
                     ranges += 1;
-                    Action::Range(path)
+                    TemplateAction::Range(path)
                 }
                 Some(Block::End) => {
                     ranges = ranges
                         .checked_sub(1)
                         .ok_or_else(|| parser.error(open, "`{end}` without `{range}`"))?;
-                    Action::End
+                    TemplateAction::End
                 }
             });
             at = parser.at;
@@ -48,11 +48,11 @@ impl FromStr for JsonPath {
     }
 }
 
-fn plain(text: &str) -> Action {
-    Action::Print(vec![Step::Text(text.into())])
+fn plain(text: &str) -> TemplateAction {
+    TemplateAction::Print(vec![Segment::Text(text.into())])
 }
 
-/// What an action begins or ends.
+/// Begins or ends a range.
 enum Block {
     Range,
     End,
@@ -62,7 +62,7 @@ struct Parser<'t> {
     template: &'t str,
     at: usize,
     end: usize,
-    /// In braces of its own; otherwise it is part of a path.
+    /// Whether the text has its own braces; otherwise it is part of a path.
     is_action: bool,
 }
 
@@ -82,7 +82,7 @@ impl<'t> Parser<'t> {
         format!("character {}: {reason}", before + 1)
     }
 
-    /// A path that is a part of this one.
+    /// A parser for a part of this path.
     fn part(&self, at: usize, end: usize) -> Parser<'t> {
         Parser {
             template: self.template,
@@ -113,10 +113,10 @@ impl<'t> Parser<'t> {
                 ' ' | '@' | '$' => {}
                 '.' if self.rest().starts_with('.') => {
                     self.at += 1;
-                    if path.last() == Some(&Step::Descend) {
+                    if path.last() == Some(&Segment::Descend) {
                         return Err(self.error(at, "`..` follows `..`"));
                     }
-                    path.push(Step::Descend);
+                    path.push(Segment::Descend);
                     if self.rest().starts_with(is_of_a_word) {
                         path.push(self.field());
                     }
@@ -128,7 +128,7 @@ impl<'t> Parser<'t> {
                 next if is_of_a_word(next) => {
                     let word = self.word(at);
                     match word {
-                        "true" | "false" => path.push(Step::Constant((word == "true").into())),
+                        "true" | "false" => path.push(Segment::Constant((word == "true").into())),
                         "range" if self.is_action => *block = Some(Block::Range),
                         "end" if self.is_action => *block = Some(Block::End),
                         _ => {
@@ -144,7 +144,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// As far as what can't be in a name. A backslash takes the next character into it.
+    /// Reads up to a character that can't be part of a name. A backslash escapes the next character.
     fn word(&mut self, from: usize) -> &'t str {
         while let Some(next) = self.next() {
             if next == '\\' {
@@ -157,14 +157,14 @@ impl<'t> Parser<'t> {
         &self.template[from..self.at]
     }
 
-    fn field(&mut self) -> Step {
+    fn field(&mut self) -> Segment {
         match self.word(self.at) {
-            "*" => Step::Children,
-            name => Step::Field(name.replace('\\', "")),
+            "*" => Segment::Children,
+            name => Segment::Field(name.replace('\\', "")),
         }
     }
 
-    fn number(&mut self, from: usize) -> Result<Step, String> {
+    fn number(&mut self, from: usize) -> Result<Segment, String> {
         let rest = self.rest();
         let length = rest.find(|c: char| c != '.' && !c.is_ascii_digit());
         self.at += length.unwrap_or(rest.len());
@@ -174,10 +174,10 @@ impl<'t> Parser<'t> {
             Err(_) => text.parse::<f64>().ok().map(Value::from),
         };
         let number = number.ok_or_else(|| self.error(from, &format!("`{text}` is not a number")));
-        number.map(Step::Constant)
+        number.map(Segment::Constant)
     }
 
-    fn text(&mut self, from: usize, quote: char) -> Result<Step, String> {
+    fn text(&mut self, from: usize, quote: char) -> Result<Segment, String> {
         loop {
             match self.next() {
                 Some('\\') => drop(self.next()),
@@ -190,10 +190,10 @@ impl<'t> Parser<'t> {
         }
         let text = unescaped(&self.template[from + 1..self.at - 1]);
         let text = text.ok_or_else(|| self.error(from, "an unknown escape sequence"))?;
-        Ok(Step::Text(text.into()))
+        Ok(Segment::Text(text.into()))
     }
 
-    /// `from`: where they open.
+    /// `from`: position of the opening bracket.
     fn brackets(&mut self, from: usize) -> Result<Path, String> {
         let rest = self.rest();
         let close = rest
@@ -213,10 +213,10 @@ impl<'t> Parser<'t> {
             paths.push(self.inside(at + spaces, part.trim_matches(' '))?);
             at += part.len() + 1;
         }
-        Ok(vec![Step::Union(paths)])
+        Ok(vec![Segment::Union(paths)])
     }
 
-    /// What is in brackets, or one of several parts of it.
+    /// Parses the content of brackets, or one element of a union.
     fn inside(&self, at: usize, text: &str) -> Result<Path, String> {
         if text == "*" {
             return Ok(vec![slice(None, None, 1)]);
@@ -238,7 +238,7 @@ impl<'t> Parser<'t> {
         };
         let numbers: Vec<Option<i64>> = text.split(':').map(number).collect::<Result<_, _>>()?;
         Ok(vec![match numbers.as_slice() {
-            [index] => Step::Index(index.unwrap_or(0)),
+            [index] => Segment::Index(index.unwrap_or(0)),
             [start, end] => slice(*start, *end, 1),
             [start, end, step] => {
                 let step = usize::try_from(step.unwrap_or(1)).ok();
@@ -249,7 +249,7 @@ impl<'t> Parser<'t> {
         }])
     }
 
-    fn filter(&mut self) -> Result<Step, String> {
+    fn filter(&mut self) -> Result<Segment, String> {
         let open = self.at;
         self.at += "[?(".len();
         let begin = self.at;
@@ -273,7 +273,10 @@ impl<'t> Parser<'t> {
         let text = &self.template[begin..end];
         let is_operator = |c: char| "!<>=".contains(c);
         let Some(from) = text.find(is_operator) else {
-            return Ok(Step::Filter(self.part(begin, end).path(&mut None)?, None));
+            return Ok(Segment::Filter(
+                self.part(begin, end).path(&mut None)?,
+                None,
+            ));
         };
         let length = text[from..].find(|c| !is_operator(c));
         let length = length.filter(|_| from > 0);
@@ -289,12 +292,12 @@ impl<'t> Parser<'t> {
         })?;
         let left = self.part(begin, begin + from).path(&mut None)?;
         let right = self.part(begin + from + length, end).path(&mut None)?;
-        Ok(Step::Filter(left, Some((operator, right))))
+        Ok(Segment::Filter(left, Some((operator, right))))
     }
 }
 
-fn slice(start: Option<i64>, end: Option<i64>, step: usize) -> Step {
-    Step::Slice { start, end, step }
+fn slice(start: Option<i64>, end: Option<i64>, step: usize) -> Segment {
+    Segment::Slice { start, end, step }
 }
 
 fn is_of_a_word(c: char) -> bool {
@@ -313,7 +316,7 @@ fn operator(text: &str) -> Option<Operator> {
     })
 }
 
-/// As Go reads a text in quotes.
+/// Unescapes a quoted string by Go's rules.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text;

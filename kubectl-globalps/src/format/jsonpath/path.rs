@@ -1,35 +1,35 @@
-//! What a template consists of.
+//! The parsed form of a template.
 
 use serde_json::Value;
 
 /// A template that was understood.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct JsonPath(pub(super) Vec<Action>);
+pub(crate) struct JsonPath(pub(super) Vec<TemplateAction>);
 
-/// Plain text, or what is in one pair of braces.
+/// Plain text, or the content of one pair of braces.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Action {
+pub(super) enum TemplateAction {
     Print(Path),
-    /// What follows, as far as its end, is repeated for each value.
+    /// The actions up to the matching `End` run for each value.
     Range(Path),
     End,
 }
 
-/// Each step begins with the values to which the one before led.
-pub(super) type Path = Vec<Step>;
+/// Each step takes the values that the previous step produced.
+pub(super) type Path = Vec<Segment>;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Step {
-    /// One text in place of all values.
+pub(super) enum Segment {
+    /// Replaces all values by one string.
     Text(Value),
-    /// A number or a boolean in place of each value.
+    /// Replaces each value by a number or boolean.
     Constant(Value),
     Field(String),
-    /// All fields of an object, or items of a list.
+    /// All fields of an object, or all items of a list.
     Children,
-    /// The value and everything in it.
+    /// The value and all its descendants.
     Descend,
-    /// From the end if negative.
+    /// Counts from the end if negative.
     Index(i64),
     Slice {
         start: Option<i64>,
@@ -37,7 +37,7 @@ pub(super) enum Step {
         step: usize,
     },
     Union(Vec<Path>),
-    /// The items of a list for which the path leads to something, or the comparison holds.
+    /// The items of a list for which the path finds a value or the comparison holds.
     Filter(Path, Option<(Operator, Path)>),
 }
 

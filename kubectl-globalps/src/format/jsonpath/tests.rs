@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::JsonPath;
 
-/// What kubectl prints: `tests/tests/output.rs` compares it with kubectl itself. `null`: it fails.
+/// kubectl's output, which `tests/tests/output.rs` compares with kubectl itself. `null`: kubectl fails.
 const CASES: &str = include_str!("../cases/jsonpath.json");
 
 fn text(template: &str, value: &Value) -> Result<String, String> {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// `u:p` for each registry.
+/// User `u` with password `p` for each registry.
 fn logins(registries: &[&str]) -> Vec<Login> {
     let credential = Credential {
         username: globalps_dockerconfig::Secret::new("u"),
@@ -29,7 +29,7 @@ fn secret(config: &str) -> Secret {
     secret
 }
 
-fn add(existing: Option<Secret>, registries: &[&str]) -> Result<(Secret, Outcome)> {
+fn add(existing: Option<Secret>, registries: &[&str]) -> Result<(Secret, WriteOutcome)> {
     let logins = logins(registries);
     with_logins(existing, "n", names::ADDITIONAL_SECRET, &logins)
 }
@@ -56,7 +56,7 @@ fn adding_keeps_every_other_registry_and_key() {
         ),
     ] {
         let (secret, outcome) = add(Some(secret(before)), &["r"]).expect("valid");
-        assert_eq!(outcome, Outcome::Configured);
+        assert_eq!(outcome, WriteOutcome::Configured);
         assert_eq!(text(&secret), expected);
         assert_eq!(data_of(&secret, "other"), Some(&b"stays"[..]));
         assert_eq!(secret.metadata.resource_version.as_deref(), Some("7"));
@@ -66,7 +66,7 @@ fn adding_keeps_every_other_registry_and_key() {
 #[test]
 fn the_first_registry_creates_the_secret_of_the_right_type() {
     let (secret, outcome) = add(None, &["r"]).expect("valid");
-    assert_eq!(outcome, Outcome::Created);
+    assert_eq!(outcome, WriteOutcome::Created);
     assert_eq!(text(&secret), r#"{"auths":{"r":{"auth":"dTpw"}}}"#);
     assert_eq!(secret.type_.as_deref(), Some(names::SECRET_TYPE));
     assert_eq!(secret.metadata.namespace.as_deref(), Some("n"));
@@ -76,7 +76,7 @@ fn the_first_registry_creates_the_secret_of_the_right_type() {
 fn the_same_credential_again_changes_nothing() {
     let before = r#"{"auths": {"https://r": {"username":"u","password":"p"}}}"#;
     let (after, outcome) = add(Some(secret(before)), &["r"]).expect("valid");
-    assert_eq!(outcome, Outcome::Unchanged);
+    assert_eq!(outcome, WriteOutcome::Unchanged);
     assert_eq!(text(&after), before);
 }
 
@@ -166,7 +166,7 @@ fn an_immutable_secret_is_not_changed_and_says_so() {
         failure.message,
         "Secret `additional-pull-secret` is immutable"
     );
-    // Nobody deletes and creates within two seconds by hand.
+    // A user can't delete and create the Secret within two seconds.
     assert!(
         failure.hint.contains("`kubectl replace --force -f FILE`"),
         "{}",

@@ -1,6 +1,6 @@
 use super::*;
 
-/// `"a:dTpw b:dTpx"` as credentials.
+/// Parses `"a:dTpw b:dTpx"`.
 fn config(text: &str) -> DockerConfig {
     let auths: Vec<String> = text
         .split_whitespace()
@@ -13,7 +13,7 @@ fn config(text: &str) -> DockerConfig {
 
 #[test]
 fn a_change_is_named_by_what_it_does_to_the_nodes() {
-    use Kind::{Added, Changed, Overridden, Removed, Shadowed};
+    use ChangeKind::{Added, Changed, Overridden, Removed, Shadowed};
     use Precedence::{Additional, Original};
     #[rustfmt::skip]
     let cases = [
@@ -36,14 +36,14 @@ fn a_change_is_named_by_what_it_does_to_the_nodes() {
             ..InForce::default()
         };
         let found = changes(&in_force, &config(after));
-        let kinds: Vec<Kind> = found.iter().map(|change| change.change).collect();
+        let kinds: Vec<ChangeKind> = found.iter().map(|change| change.change).collect();
         assert_eq!(kinds, Vec::from_iter(expected), "{sentence}");
     }
 }
 
 #[test]
 fn what_counts_is_what_nodes_have() {
-    use Kind::{Overridden, Replaced, Shadowed};
+    use ChangeKind::{Overridden, Replaced, Shadowed};
     #[rustfmt::skip]
     let cases = [
         ("nodes keep the original's", "", "", "", "r:dTpx", Some(Replaced)),
@@ -62,7 +62,7 @@ fn what_counts_is_what_nodes_have() {
             ..InForce::default()
         };
         let found = changes(&in_force, &config(proposed));
-        let kinds: Vec<Kind> = found.iter().map(|change| change.change).collect();
+        let kinds: Vec<ChangeKind> = found.iter().map(|change| change.change).collect();
         assert_eq!(kinds, Vec::from_iter(expected), "{sentence}");
     }
 }
@@ -127,21 +127,24 @@ fn other_registry_names_are_overridden_empty_entries_do_nothing() {
     )
     .expect("credentials");
     let registry = "docker.io".to_owned();
-    let change = Kind::Overridden;
-    assert_eq!(changes(&in_force, &proposed), [Change { registry, change }]);
+    let change = ChangeKind::Overridden;
+    assert_eq!(
+        changes(&in_force, &proposed),
+        [RegistryChange { registry, change }]
+    );
 }
 
 #[test]
 fn credentials_are_masked() {
     let all = [
-        Kind::Added,
-        Kind::Removed,
-        Kind::Changed,
-        Kind::Replaced,
-        Kind::Overridden,
-        Kind::Shadowed,
+        ChangeKind::Added,
+        ChangeKind::Removed,
+        ChangeKind::Changed,
+        ChangeKind::Replaced,
+        ChangeKind::Overridden,
+        ChangeKind::Shadowed,
     ]
-    .map(|change| Change {
+    .map(|change| RegistryChange {
         registry: "r".to_owned(),
         change,
     });
@@ -177,9 +180,9 @@ fn both_sides_have_every_registry_and_no_credential() {
 #[test]
 fn the_json_is_what_scripts_rely_on() {
     let mut difference = Difference {
-        changes: vec![Change {
+        changes: vec![RegistryChange {
             registry: "quay.io".to_owned(),
-            change: Kind::Overridden,
+            change: ChangeKind::Overridden,
         }],
         lagging_nodes: vec!["node-2".to_owned()],
         scopes: Vec::new(),

@@ -9,8 +9,8 @@ fn account_of(name: &str, has_ours: bool) -> Account {
     }
 }
 
-fn place() -> Place {
-    Place {
+fn place() -> NamespaceFacts {
+    NamespaceFacts {
         old: Some(Old::default()),
         accounts: vec![account_of("default", false)],
         is_selected: true,
@@ -39,11 +39,11 @@ fn one_reference_leaves_the_service_account_as_it_was_read() {
 #[test]
 fn a_reference_goes_once_replaced_and_a_secret_once_unneeded() {
     use Attach::{Admission, ServiceAccounts};
-    let with_ours = || Place {
+    let with_ours = || NamespaceFacts {
         accounts: vec![account_of("default", true), account_of("builder", false)],
         ..place()
     };
-    let with_pods = || Place {
+    let with_pods = || NamespaceFacts {
         pods: vec!["web-1".to_owned()],
         ..place()
     };
@@ -80,7 +80,7 @@ fn a_reference_goes_once_replaced_and_a_secret_once_unneeded() {
         ("pods are ignored", with_pods(), Admission, true, &["default"], true, ""),
         (
             "not selected",
-            Place {
+            NamespaceFacts {
                 is_selected: false,
                 ..place()
             },
@@ -90,7 +90,7 @@ fn a_reference_goes_once_replaced_and_a_secret_once_unneeded() {
             false,
             "globalps does not select the namespace",
         ),
-        ("a reference to nothing", Place { old: None, ..with_pods() }, Admission, false, &["default"], false, ""),
+        ("a reference to nothing", NamespaceFacts { old: None, ..with_pods() }, Admission, false, &["default"], false, ""),
     ];
     for (case, place, attach, ignore, accounts, deletes, stays) in cases {
         let found = step(&place, attach, ignore);
@@ -105,14 +105,14 @@ fn a_reference_goes_once_replaced_and_a_secret_once_unneeded() {
 
 #[test]
 fn nothing_begins_before_globalps_delivers_everything() {
-    let missing = |registry: &str| Place {
+    let missing = |registry: &str| NamespaceFacts {
         old: Some(Old {
             missing: vec![registry.to_owned()],
             ..Old::default()
         }),
         ..place()
     };
-    let unsynced = || Place {
+    let unsynced = || NamespaceFacts {
         is_synced: false,
         ..place()
     };
@@ -131,7 +131,7 @@ fn nothing_begins_before_globalps_delivers_everything() {
             Some("`ghcr.io` in n2; `quay.io` in n0, n1"),
         ),
         (
-            vec![Place {
+            vec![NamespaceFacts {
                 is_selected: false,
                 ..missing("quay.io")
             }],
@@ -139,7 +139,7 @@ fn nothing_begins_before_globalps_delivers_everything() {
         ),
     ] {
         let places = places.into_iter().enumerate();
-        let places: BTreeMap<String, Place> = places
+        let places: BTreeMap<String, NamespaceFacts> = places
             .map(|(at, place)| (format!("n{at}"), place))
             .collect();
         let found = refusal(&places, "image-pull-secret");

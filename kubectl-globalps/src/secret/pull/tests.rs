@@ -1,6 +1,6 @@
 use super::*;
 
-/// `dTpw`: `u:p`, `djpw`: `v:p`, `dzpw`: `w:p`.
+/// `dTpw` is `u:p`, `djpw` is `v:p`, `dzpw` is `w:p`.
 fn keyring(name: &str, content: &str) -> Keyring {
     Keyring {
         name: name.to_owned(),

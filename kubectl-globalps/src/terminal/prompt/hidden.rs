@@ -1,5 +1,5 @@
-//! A line from a terminal without echo. Ctrl-C ends the program, so it must not do so while the echo is off: for that
-//! time it ends the line instead, and the terminal still edits lines. SIGTERM ends the program after the echo is on again.
+//! Reads a line from a terminal without echo. While the echo is off, Ctrl-C must not end the program: it ends the line
+//! instead. The terminal still edits lines. SIGTERM restores the echo before it ends the program.
 
 use std::io::{self, BufRead, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,30 +13,31 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::terminal::escapes::plain;
 
-/// A special code that no key has.
+/// A value that no key produces.
 const NO_KEY: u8 = if cfg!(any(target_os = "linux", target_os = "android")) {
     0
 } else {
     0xff
 };
 
-/// As a shell reports a program that SIGINT or SIGTERM ended.
+/// Exit status that a shell reports after SIGINT or SIGTERM.
 const INTERRUPTED: i32 = 128 + 2;
 const TERMINATED: i32 = 128 + 15;
 
-/// The terminal whose echo is off, and its modes before.
+/// The terminal whose echo is off, with its previous modes.
 #[derive(Clone, Default)]
 struct Silenced(Arc<Mutex<Option<(OwnedFd, Termios)>>>);
 
 impl Silenced {
-    /// `None`: its echo is on.
+    /// `None`: the echo is on.
     fn set(&self, terminal: Option<(OwnedFd, Termios)>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = terminal;
     }
 
-    /// From now on SIGTERM turns the echo on and calls `end`, which ends the program: a handler of a signal can't be removed.
+    /// Installs a permanent handler: SIGTERM restores the echo and calls `end`, which ends the program. A signal
+    /// handler can't be removed.
     fn on_term(&self, end: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        // The thread of the command waits for the keyboard.
+        // Needs a thread of its own, because the command's thread blocks on the keyboard.
         let runtime = Builder::new_current_thread().enable_io().build()?;
         let mut term = {
             let _entered = runtime.enter();
@@ -61,7 +62,7 @@ fn exit(code: i32) -> ! {
     std::process::exit(code)
 }
 
-/// Ctrl-C ends the program.
+/// Reads a line; Ctrl-C ends the program.
 pub(super) fn line(question: &str) -> io::Result<String> {
     let silenced = Silenced::default();
     silenced.on_term(|| exit(TERMINATED))?;
@@ -69,17 +70,17 @@ pub(super) fn line(question: &str) -> io::Result<String> {
     output.write_all(format!("{}: ", plain(question)).as_bytes())?;
     let terminal = io::stdin();
     let answer = read(&terminal, &mut terminal.lock(), &silenced);
-    // The echo of the line's end is missing.
+    // The newline that the user typed was not echoed.
     output.write_all(b"\n")?;
     if let Some(answer) = answer? {
         return Ok(answer);
     }
     kill_process(getpid(), Signal::INT)?;
-    // A program around this one may ignore the signal.
+    // The process may have been started with the signal ignored.
     exit(INTERRUPTED)
 }
 
-/// `None`: Ctrl-C or Ctrl-\. The terminal is as before in any case.
+/// `None` after Ctrl-C or Ctrl-\. Restores the terminal's modes in any case.
 fn read(
     terminal: &impl AsFd,
     input: &mut impl BufRead,
@@ -112,12 +113,12 @@ fn hidden(before: &Termios) -> Termios {
     hidden
 }
 
-/// The line without its end; `None`: one of these keys ended it.
+/// Reads up to the newline, which is dropped; `None` if one of the interrupt keys ended the line.
 fn until_end(input: &mut impl BufRead, interrupts: [u8; 2]) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     loop {
         let byte = match input.fill_buf() {
-            // Such as a signal that another thread handles.
+            // For example, another thread handled a signal.
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             bytes => bytes?.first().copied(),
         };
@@ -187,7 +188,7 @@ mod tests {
         reading.join().expect("an end").expect("a line");
     }
 
-    /// A keyboard and its terminal.
+    /// A pseudo-terminal: keyboard and terminal.
     fn pair() -> (OwnedFd, File) {
         let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&keyboard).expect("granted");
@@ -200,7 +201,7 @@ mod tests {
         (keyboard, terminal.expect("a terminal"))
     }
 
-    /// Reads in a thread, once the echo is off.
+    /// Reads in a thread. Returns once the echo is off.
     fn reading(
         terminal: &File,
         silenced: Silenced,

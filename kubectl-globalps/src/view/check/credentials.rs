@@ -16,7 +16,8 @@ use crate::view::status::{
 const CREDENTIALS: &str = "credentials";
 const HALTED: &str = "rollout-halted";
 
-/// `in_force`: nodes have credentials of globalps. `another_changed`: than the additional pull secret, in the rollout that is not over.
+/// `in_force`: nodes have credentials of globalps. `another_changed`: the unfinished rollout changes another pull
+/// secret than the additional one.
 pub(crate) fn credentials(
     gps: Option<&GlobalPullSecret>,
     in_force: bool,
@@ -55,12 +56,12 @@ pub(crate) fn credentials(
     checks
 }
 
-/// The report of a controller that runs is not about what is in the cluster now. `None` where another line says why.
+/// Reports that a running controller's status is older than the cluster's state. `None` if another finding explains it.
 pub(crate) fn outdated(facts: &Facts, seen: &Installed, now: Timestamp) -> Option<Check> {
     let runs = Health::of(seen, now).controller.state != State::Unhealthy;
     let status = facts.gps().and_then(|gps| gps.status.as_ref());
     let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
-    // It can't see the configuration or the Secret.
+    // The controller can't read the configuration or the Secret.
     let is_unseen = conditions.any(|found| {
         [condition::READY, condition::ADDITIONAL_VALID].contains(&found.type_.as_str())
             && matches!(
@@ -77,7 +78,7 @@ pub(crate) fn outdated(facts: &Facts, seen: &Installed, now: Timestamp) -> Optio
     })
 }
 
-/// `None` if another condition or a line about the nodes reports it.
+/// `None` if another condition or a finding about the nodes reports it.
 pub(super) fn of_condition(it: &Condition) -> Option<Check> {
     let (type_, message) = (it.type_.as_str(), &it.message);
     let finding = reasons::of_condition(type_, &it.status, &it.reason)?;

@@ -14,27 +14,27 @@ use crate::view::owner::{is_static, kept, workload};
 
 const NAMESPACES: &str = "namespaces";
 const INSTALL: &str = "`kubectl globalps install --deliver-to-namespaces` restores it";
-/// Names in a message, and commands in a hint.
+/// Maximum number of names in a message, and of commands in a hint.
 const MOST: usize = 5;
 const BY_HAND: &str = "no controller is known to recreate them, or their Job would count them as failed: create them again as they were created";
 
-/// What is in the cluster for delivery into namespaces.
+/// The observed state of delivery to namespaces.
 #[derive(Debug)]
 pub(crate) struct Delivering {
     /// The controller's `ClusterRole` and its binding.
     pub role: Sight<RoleSeen>,
     /// `MutatingAdmissionPolicy` and its binding.
     pub policy: Sight<()>,
-    /// Selected namespaces with a Secret of that name that is not of globalps.
+    /// Selected namespaces whose Secret of that name does not belong to globalps.
     pub foreign: Sight<Vec<String>>,
-    /// Pods of selected namespaces that fail to pull without the reference.
+    /// Pods in selected namespaces that can't pull and lack the reference.
     pub early: Sight<Vec<EarlyPod>>,
 }
 
-/// What the `ClusterRole` allows.
+/// The permissions of the `ClusterRole`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RoleSeen {
-    /// To write the Secret of the name that the spec has.
+    /// Permission to write the Secret with the name in the spec.
     pub secret: bool,
     pub service_accounts: bool,
 }
@@ -57,16 +57,16 @@ impl RoleSeen {
     }
 }
 
-/// A pod that was created before there was a reference.
+/// A pod that was created before the reference existed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EarlyPod {
     pub namespace: String,
     pub name: String,
-    /// The command that makes a new one; `None`: nothing would recreate it.
+    /// The command that replaces the pod; `None` if nothing would recreate it.
     pub restart: Option<String>,
 }
 
-/// `None` if the pod has the reference, doesn't fail to pull, or can't get the reference.
+/// `None` if the pod has the reference, can pull, or can't get the reference.
 pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
     const REASONS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
     let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
@@ -96,7 +96,7 @@ pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
     })
 }
 
-/// What makes a new pod; `None`: nothing does, if this one is deleted.
+/// The command that replaces the pod; `None` if nothing recreates it after a deletion.
 fn restart(pod: &Pod, namespace: &str, name: &str) -> Option<String> {
     match workload(pod) {
         Some(workload) => Some(format!("kubectl -n {namespace} rollout restart {workload}")),
@@ -150,7 +150,7 @@ fn permission(role: &Sight<RoleSeen>, name: &str, by_accounts: bool) -> Check {
     }
 }
 
-/// `attach`: as the spec says. Where service accounts are changed, no policy is needed.
+/// `attach`: from the spec. No policy is needed if the controller changes service accounts.
 fn policy(policy: &Sight<()>, attach: Option<Attach>) -> Option<Check> {
     if attach == Some(Attach::ServiceAccounts) {
         return None;

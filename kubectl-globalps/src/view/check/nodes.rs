@@ -10,14 +10,14 @@ use super::{Check, found, well};
 use crate::terminal::{few, nodes};
 
 const NODES: &str = "nodes";
-/// Names in a message.
+/// Maximum number of names in a message.
 const MOST: usize = 3;
 
 /// Other programs that manage the nodes' credentials, detected on the Nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owners {
     pub hypershift: u32,
-    /// Those of them that a Machine Config Daemon updates in place.
+    /// Nodes of these that a Machine Config Daemon updates in place.
     pub in_place: u32,
     pub machine_config: u32,
 }
@@ -56,7 +56,7 @@ pub(crate) fn of_nodes<'a>(
         );
         checks.push(well(NODES, "nodes-unsupported", message));
     }
-    // By error, and for errors with many causes also by the node's message.
+    // Grouped by error; an error with many causes is also grouped by the node's message.
     let mut errors: BTreeMap<(&str, &str), (Finding, Vec<&str>)> = BTreeMap::new();
     let mut total = 0_u32;
     for (name, object) in objects {

@@ -1,4 +1,4 @@
-//! Pull secrets of operators: the permission, and the Subscriptions with errors. Pure.
+//! Pull secrets of operators: the permission, and Subscriptions with errors. Pure.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> 
     }
     let status = gps.status.as_ref();
     let status = status.and_then(|status| status.operators.as_ref());
-    // An error of a catalog affects all its operators: report it once.
+    // An error of a catalog affects all its operators, so it is reported once.
     let mut errors: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     for found in status.iter().flat_map(|status| &status.failures) {
         let error = (found.reason.as_str(), found.message.as_str());
@@ -53,7 +53,7 @@ pub(crate) fn operators(gps: &GlobalPullSecret, role: &Sight<()>) -> Vec<Check> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::check::Verdict;
+    use crate::view::check::CheckResult;
     use globalps_core::api::{
         GlobalPullSecretSpec, GlobalPullSecretStatus, OperatorFailure, OperatorsStatus,
     };
@@ -83,17 +83,17 @@ mod tests {
     fn the_permission_is_needed_while_operators_get_pull_secrets() {
         for (is_enabled, role, expected) in [
             (false, Sight::Absent, None),
-            (true, Sight::Here(()), Some(Verdict::Ok)),
-            (true, Sight::Absent, Some(Verdict::Failure)),
-            (true, Sight::Hidden, Some(Verdict::Warning)),
+            (true, Sight::Here(()), Some(CheckResult::Ok)),
+            (true, Sight::Absent, Some(CheckResult::Failure)),
+            (true, Sight::Hidden, Some(CheckResult::Warning)),
         ] {
             let checks = operators(&gps(is_enabled, &[]), &role);
-            let found: Vec<Verdict> = checks.iter().map(|check| check.result).collect();
+            let found: Vec<CheckResult> = checks.iter().map(|check| check.result).collect();
             assert_eq!(found, Vec::from_iter(expected), "{is_enabled} {role:?}");
             assert!(
                 checks
                     .iter()
-                    .all(|check| check.hint.is_empty() == (check.result == Verdict::Ok))
+                    .all(|check| check.hint.is_empty() == (check.result == CheckResult::Ok))
             );
         }
     }
@@ -109,7 +109,7 @@ mod tests {
             ],
         );
         let checks = operators(&gps, &Sight::Here(()));
-        let found: Vec<(&str, Verdict)> = checks
+        let found: Vec<(&str, CheckResult)> = checks
             .iter()
             .skip(1)
             .map(|check| (check.message.as_str(), check.result))
@@ -117,10 +117,10 @@ mod tests {
         assert_eq!(
             found,
             [
-                ("1 Subscription a/y: Conflict: why", Verdict::Warning),
+                ("1 Subscription a/y: Conflict: why", CheckResult::Warning),
                 (
                     "2 Subscriptions a/x, a/z: SourceMissing: there is no Secret `olm/pull`",
-                    Verdict::Failure
+                    CheckResult::Failure
                 ),
             ]
         );
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn every_reason_has_a_hint() {
-        use Verdict::{Failure, Warning};
+        use CheckResult::{Failure, Warning};
         for (reason, expected, hint) in [
             ("SourceMissing", Failure, "create that Secret"),
             ("SourceForbidden", Failure, "install --operators"),

@@ -1,16 +1,16 @@
-//! Which of the permissions that the plugin's commands need this user has.
+//! Which of the permissions that the plugin's commands need are granted to this user.
 
 use std::collections::BTreeSet;
 
 use globalps_core::names;
 
-use super::{Check, Verdict, well};
+use super::{Check, CheckResult, well};
 
 const PERMISSIONS: &str = "permissions of this user";
 
-/// Where a permission is needed.
+/// The scope of a permission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PermissionScope {
     /// The namespace of the pull secrets.
     Secrets,
     /// The namespace of the controller.
@@ -18,7 +18,7 @@ pub(crate) enum Place {
     Cluster,
 }
 
-/// Commands and flags, and what they don't show.
+/// Commands and flags, and what they omit.
 type Shorter = &'static [(&'static [&'static str], &'static str)];
 
 /// A permission that commands of the plugin need.
@@ -27,17 +27,17 @@ pub(crate) struct Permission {
     pub verb: &'static str,
     pub group: &'static str,
     pub resource: &'static str,
-    /// Empty: all of them.
+    /// Empty: all names.
     pub name: String,
-    pub place: Place,
-    /// Commands and flags that fail without it. `bundle` never fails: its manifest lists what it may not read.
+    pub place: PermissionScope,
+    /// Commands and flags that fail without the permission. `bundle` never fails: its manifest lists what it could not read.
     pub commands: &'static [&'static str],
-    /// Commands and flags that work without it, and what they don't show then.
+    /// Commands and flags that work without the permission, and what they then omit.
     pub shorter: Shorter,
 }
 
 impl Permission {
-    /// Whether this command fails without it, or shows less.
+    /// Whether this command fails, or shows less, without the permission.
     #[cfg(test)]
     pub(crate) fn is_for(&self, command: &str) -> bool {
         let mut shorter = self.shorter.iter();
@@ -52,7 +52,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
         group,
         resource,
         name: name.to_owned(),
-        place: Place::Secrets,
+        place: PermissionScope::Secrets,
         commands,
         shorter: &[],
     };
@@ -138,7 +138,7 @@ pub(crate) fn permissions_of_commands(history_limit: u32) -> Vec<Permission> {
             all.push(secret(verb, name, &["--wait"]));
         }
         all.push(Permission {
-            place: Place::Cluster,
+            place: PermissionScope::Cluster,
             ..without(needed(verb, "", "nodes", "", &[]), of_nodes)
         });
     }
@@ -164,7 +164,7 @@ fn permissions_to_see_what_runs() -> [Permission; 3] {
             "apps",
             "deployments",
             names::CONTROLLER,
-            Place::Controller,
+            PermissionScope::Controller,
             &[
                 (
                     &["add", "--wait"],
@@ -177,22 +177,22 @@ fn permissions_to_see_what_runs() -> [Permission; 3] {
             "coordination.k8s.io",
             "leases",
             names::LEASE,
-            Place::Controller,
+            PermissionScope::Controller,
             &[(&["status"], "which controller leads")],
         ),
         get(
             "apps",
             "daemonsets",
             names::SYNCER,
-            Place::Secrets,
+            PermissionScope::Secrets,
             &[(&["status"], "whether the syncers run")],
         ),
     ]
 }
 
-/// What only `bundle` reads.
+/// Permissions that only `bundle` needs.
 fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
-    use Place::{Cluster, Controller, Secrets};
+    use PermissionScope::{Cluster, Controller, Secrets};
     [
         ("get", "", "secrets", names::ROLLED_OUT_SECRET, Secrets),
         ("list", "apps", "deployments", "", Controller),
@@ -218,7 +218,7 @@ fn permissions_of_bundle() -> impl Iterator<Item = Permission> {
     })
 }
 
-/// Of pods that wait for an image. A user may have these in some namespaces only.
+/// Permissions for pods that wait for an image. A user may have them in some namespaces only.
 fn permissions_of_pods() -> impl Iterator<Item = Permission> {
     const OTHERS: &str = "pods of namespaces without this permission";
     let all: [(_, _, Shorter); 7] = [
@@ -257,38 +257,41 @@ fn permissions_of_pods() -> impl Iterator<Item = Permission> {
         group: "",
         resource,
         name: String::new(),
-        place: Place::Cluster,
+        place: PermissionScope::Cluster,
         commands: &[],
         shorter,
     })
 }
 
-/// More missing permissions than these are one line.
+/// If more permissions are missing, one line reports them all.
 const MOST_LINES: usize = 3;
 
 pub(super) fn is_granted(check: &Check) -> bool {
-    check.group == PERMISSIONS && check.result == Verdict::Ok
+    check.group == PERMISSIONS && check.result == CheckResult::Ok
 }
 
 pub(super) fn is_missing(check: &Check) -> bool {
-    check.group == PERMISSIONS && check.result != Verdict::Ok
+    check.group == PERMISSIONS && check.result != CheckResult::Ok
 }
 
-/// One line for all permissions that are missing, where they are many. The shipped role has them all.
+/// One line for all missing permissions, if there are many. The shipped role grants them all.
 pub(super) fn missing(checks: &[Check]) -> Option<Check> {
     let all = checks.iter().filter(|check| check.group == PERMISSIONS);
     let missing: Vec<&Check> = all.clone().filter(|check| is_missing(check)).collect();
     if missing.len() <= MOST_LINES {
         return None;
     }
-    let commands = |result: Verdict| {
+    let commands = |result: CheckResult| {
         let of_result = missing.iter().filter(|check| check.result == result);
         let found: BTreeSet<&str> = of_result.flat_map(|it| it.commands.clone()).collect();
         let found: Vec<&str> = found.into_iter().collect();
         found.join("`, `")
     };
     let mut parts = Vec::new();
-    for (result, what) in [(Verdict::Failure, "fail"), (Verdict::Warning, "show less")] {
+    for (result, what) in [
+        (CheckResult::Failure, "fail"),
+        (CheckResult::Warning, "show less"),
+    ] {
         let found = commands(result);
         if !found.is_empty() {
             parts.push(format!("`{found}` {what}"));
@@ -306,7 +309,7 @@ pub(super) fn missing(checks: &[Check]) -> Option<Check> {
         globalps_manifests::VIEWER
     );
     let check = well(PERMISSIONS, "permissions", message);
-    Some(if commands(Verdict::Failure).is_empty() {
+    Some(if commands(CheckResult::Failure).is_empty() {
         check.warn(hint)
     } else {
         check.fail(hint)
@@ -324,8 +327,8 @@ pub(super) fn granted(checks: &[Check]) -> String {
     format!("{number} permissions are granted (`-o json` lists them)")
 }
 
-impl Place {
-    /// ` in namespace ...`, or nothing for an object without one.
+impl PermissionScope {
+    /// ` in namespace ...`, or empty for a cluster-scoped object.
     fn text(self, resource: &str, secrets: &str) -> String {
         match self {
             Self::Secrets => format!(" in namespace `{secrets}`"),

@@ -1,4 +1,4 @@
-//! Delivery by the credential provider: what the kubelets can do, and whether they may request tokens.
+//! Delivery by the credential provider: the kubelets' features, and their permission to request tokens.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use super::{Check, Sight, well};
 use crate::terminal::layout::nodes;
 
 const DELIVERY: &str = "delivery";
-/// The first whose kubelets check for each pod who pulled an image that is on the node (`KubeletEnsureSecretPulledImages`).
+/// The first version whose kubelets check, for each pod, who pulled an image that is on the node
+/// (`KubeletEnsureSecretPulledImages`).
 const ENSURES_PULLED_IMAGES: (u32, u32) = (1, 35);
 
 /// Whether a source has a scope.
@@ -18,7 +19,8 @@ pub(crate) fn has_scopes(gps: &GlobalPullSecret) -> bool {
     gps.spec.sources.iter().any(|source| source.scope.is_some())
 }
 
-/// `versions`: of each node's kubelet, such as `v1.36.3`; empty: unknown. `audience`: the `ClusterRole` and its binding.
+/// `versions`: of each node's kubelet, such as `v1.36.3`; empty if unknown. `audience`: the `ClusterRole` and its
+/// binding.
 pub(crate) fn provider<'a>(
     gps: &GlobalPullSecret,
     versions: impl Iterator<Item = &'a str>,
@@ -28,10 +30,12 @@ pub(crate) fn provider<'a>(
     if gps.spec.kubelet.delivery != DeliveryType::CredentialProvider {
         return scopes_not_delivered(gps).into_iter().collect();
     }
-    let mut kinds: BTreeMap<Kind, BTreeMap<&str, u32>> = BTreeMap::new();
+    let mut kinds: BTreeMap<KubeletSupport, BTreeMap<&str, u32>> = BTreeMap::new();
     for version in versions {
         if let Some(number) = kubelet_version(version) {
-            let counts = kinds.entry(Kind::of(number, has_scopes)).or_default();
+            let counts = kinds
+                .entry(KubeletSupport::of(number, has_scopes))
+                .or_default();
             *counts.entry(version).or_default() += 1;
         }
     }
@@ -45,7 +49,7 @@ pub(crate) fn provider<'a>(
     checks
 }
 
-/// Without the credential provider, only namespaces get what a source with a scope has.
+/// Without the credential provider, credentials of a source with a scope reach only namespaces.
 fn scopes_not_delivered(gps: &GlobalPullSecret) -> Option<Check> {
     let delivery = gps.spec.kubelet.delivery.as_str();
     let to_namespaces = gps.spec.image_pull_secrets.enabled;
@@ -84,16 +88,16 @@ fn audience_rule(audience: &Sight<()>) -> Check {
     }
 }
 
-/// What a kubelet of some version can do, the worst first.
+/// The features of a kubelet version, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum KubeletSupport {
     NoProvider,
     NoScopes,
     PullsOnly,
     All,
 }
 
-impl Kind {
+impl KubeletSupport {
     fn of(version: (u32, u32), has_scopes: bool) -> Self {
         if version < MIN_KUBELET {
             Self::NoProvider
@@ -108,7 +112,7 @@ impl Kind {
         }
     }
 
-    /// `counts`: nodes by their kubelets' version.
+    /// `counts`: number of nodes by kubelet version.
     fn check(self, counts: &BTreeMap<&str, u32>, has_scopes: bool) -> Check {
         let number: u32 = counts.values().sum();
         let versions: Vec<String> = match counts.keys().collect::<Vec<_>>().as_slice() {
@@ -158,7 +162,7 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::check::Verdict;
+    use crate::view::check::CheckResult;
     use globalps_core::api::{GlobalPullSecretSpec, SourceRef, SourceScope};
 
     fn gps(delivery: DeliveryType, has_scope: bool) -> GlobalPullSecret {
@@ -175,7 +179,7 @@ mod tests {
         gps: &GlobalPullSecret,
         versions: &[&str],
         audience: &Sight<()>,
-    ) -> Vec<(&'static str, Verdict, String)> {
+    ) -> Vec<(&'static str, CheckResult, String)> {
         let checks = provider(gps, versions.iter().copied(), audience);
         checks
             .into_iter()
@@ -193,7 +197,7 @@ mod tests {
             &VERSIONS,
             &Sight::Here(()),
         );
-        let found: Vec<(&str, Verdict, &str)> = found
+        let found: Vec<(&str, CheckResult, &str)> = found
             .iter()
             .map(|(name, result, message)| (*name, *result, message.as_str()))
             .collect();
@@ -202,27 +206,27 @@ mod tests {
             [
                 (
                     "kubelet-no-provider",
-                    Verdict::Warning,
+                    CheckResult::Warning,
                     "1 node (v1.25.9): no support for credential providers before 1.26, so the credentials file stays in use",
                 ),
                 (
                     "kubelet-no-scopes",
-                    Verdict::Warning,
+                    CheckResult::Warning,
                     "1 node (v1.26.0): no support for scopes before 1.34, so pods there get no credentials of sources with a scope",
                 ),
                 (
                     "scope-for-pulls-only",
-                    Verdict::Warning,
+                    CheckResult::Warning,
                     "1 node (v1.34.1): before 1.35 a scope limits pulls, but not images that are already on the node",
                 ),
                 (
                     "kubelets",
-                    Verdict::Ok,
+                    CheckResult::Ok,
                     "3 nodes (1 v1.35.2, 2 v1.36.3): a scope limits pulls and images that are already on the node",
                 ),
                 (
                     "audience-rule",
-                    Verdict::Ok,
+                    CheckResult::Ok,
                     "kubelets may request tokens for the credential provider",
                 ),
             ]
@@ -237,21 +241,21 @@ mod tests {
                 DeliveryType::ConfigFile,
                 true,
                 Sight::Absent,
-                vec![("scopes-not-delivered", Verdict::Warning)],
+                vec![("scopes-not-delivered", CheckResult::Warning)],
             ),
             (
                 DeliveryType::CredentialProvider,
                 false,
                 Sight::Absent,
-                vec![("kubelets", Verdict::Ok)],
+                vec![("kubelets", CheckResult::Ok)],
             ),
             (
                 DeliveryType::CredentialProvider,
                 true,
                 Sight::Absent,
                 vec![
-                    ("kubelet-no-scopes", Verdict::Warning),
-                    ("audience-rule", Verdict::Failure),
+                    ("kubelet-no-scopes", CheckResult::Warning),
+                    ("audience-rule", CheckResult::Failure),
                 ],
             ),
             (
@@ -259,8 +263,8 @@ mod tests {
                 true,
                 Sight::Hidden,
                 vec![
-                    ("kubelet-no-scopes", Verdict::Warning),
-                    ("audience-rule", Verdict::Warning),
+                    ("kubelet-no-scopes", CheckResult::Warning),
+                    ("audience-rule", CheckResult::Warning),
                 ],
             ),
         ] {

@@ -1,7 +1,7 @@
-//! Pods that the next restart of their kubelet ends. Pure.
+//! Pods that end at the next restart of their kubelet. Pure.
 //!
-//! A kubelet that starts admits the pods on its node again, and compares their node selectors with the node's labels as they are now
-//! (kubernetes#123980).
+//! When a kubelet starts, it admits the pods on its node again, and compares their node selectors with the node's
+//! current labels (kubernetes#123980).
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use kube::ResourceExt as _;
 use super::{Check, well};
 use crate::terminal::few;
 
-/// Pods that are named.
+/// Maximum number of pods that are listed.
 const NAMED: usize = 5;
-/// The only field of a Node that a selector can name.
+/// The only field of a Node that a selector can match.
 const NAME: &str = "metadata.name";
 
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// The pod, if the kubelet of its node would reject it. `nodes`: the labels of each.
+/// The pod, if its kubelet would reject it. `nodes`: the labels of each node.
 pub(crate) fn rejected(pod: &Pod, nodes: &BTreeMap<String, Labels>) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let node = spec.node_name.as_ref()?;
-    // It ends anyway.
+    // The pod ends anyway.
     if pod.metadata.deletion_timestamp.is_some() {
         return None;
     }
@@ -72,12 +72,12 @@ fn holds(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
         "DoesNotExist" => value.is_none(),
         "Gt" => both().is_some_and(|(value, limit)| value > limit),
         "Lt" => both().is_some_and(|(value, limit)| value < limit),
-        // Of a newer Kubernetes: nothing is known.
+        // An operator of a newer Kubernetes, whose result is unknown.
         _ => true,
     }
 }
 
-/// `rejected`: every such pod.
+/// `rejected`: all such pods.
 pub(crate) fn readmission(mut rejected: Vec<String>) -> Check {
     rejected.sort_unstable();
     let check = |message: String| well("delivery", "kubelet-readmission", message);
@@ -127,7 +127,7 @@ mod tests {
         [("n".to_owned(), labels.into())].into()
     }
 
-    /// As `GetRequiredNodeAffinity(pod).Match(node)` of Kubernetes 1.36 answers.
+    /// The expected results are those of `GetRequiredNodeAffinity(pod).Match(node)` in Kubernetes 1.36.
     #[test]
     fn a_pod_is_rejected_as_the_kubelet_would_reject_it() {
         let labels = |it: Value| json!([{"matchExpressions": [it]}]);
@@ -195,7 +195,10 @@ mod tests {
 
     #[test]
     fn a_few_pods_are_named_and_all_are_counted() {
-        assert_eq!(readmission(Vec::new()).result, super::super::Verdict::Ok);
+        assert_eq!(
+            readmission(Vec::new()).result,
+            super::super::CheckResult::Ok
+        );
         let pods = (0..7).rev().map(|number| format!("team/p{number} on n"));
         let check = readmission(pods.collect());
         assert!(check.message.contains("ends 7 pods"), "{}", check.message);

@@ -1,4 +1,4 @@
-//! What `check` prints for each reason of the catalogue.
+//! The output of `check` for each reason of the catalogue.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use globalps_core::reasons::{CREDENTIALS, NAMESPACES, NODES, OPERATORS, ROLLOUT,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::tests::{node, now};
-use super::{Check, Owners, Verdict, credentials, of_nodes};
+use super::{Check, CheckResult, Owners, credentials, of_nodes};
 
-/// Word for word; `UPDATE_DOCS=1` writes it.
+/// Compares the output literally; `UPDATE_DOCS=1` writes it.
 #[test]
 fn every_reason_has_its_finding() {
     let mut lines =
@@ -19,7 +19,7 @@ fn every_reason_has_its_finding() {
         let said = found.map_or("nothing".to_owned(), |check| {
             assert_eq!(
                 check.hint.is_empty(),
-                check.result == Verdict::Ok,
+                check.result == CheckResult::Ok,
                 "{about}"
             );
             format!(
@@ -40,7 +40,7 @@ fn every_reason_has_its_finding() {
     let conditions = [ROLLOUT, SECRETS, CREDENTIALS, NAMESPACES, OPERATORS];
     let conditions = conditions.into_iter().flatten();
     for row in conditions.filter(|row| !row.status.is_empty()) {
-        // Those that never have a message, or not always.
+        // These reasons have no message, or not always.
         let is_bare = matches!(row.reason, Reason::Valid | Reason::Accepted);
         for message in ["why", ""].into_iter().take(1 + usize::from(is_bare)) {
             let mut gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
@@ -68,7 +68,7 @@ fn every_reason_has_its_finding() {
     assert_eq!(std::fs::read_to_string(path).expect("a file"), text);
 }
 
-/// So that a controller of a newer release still gets a line, with a section.
+/// The controller of a newer release still gets a line with a section.
 #[test]
 fn an_unknown_reason_has_the_finding_of_its_condition_or_phase() {
     for (type_, status, expected) in [

@@ -2,7 +2,7 @@
 
 use globalps_dockerconfig::{DockerConfig, Secret, parse, shown_key};
 use globalps_registry::registry_name;
-use globalps_registry::{RegistryError, Verdict, public_images};
+use globalps_registry::{CheckOutcome, RegistryError, public_images};
 
 use super::{Check, well};
 use crate::registry::{Purpose, failure_with};
@@ -10,7 +10,7 @@ use crate::secret::additional::Login;
 
 const REGISTRIES: &str = "registries";
 
-/// A Secret of the cluster, as far as it can be read.
+/// A Secret of the cluster, if it can be read.
 #[derive(Debug)]
 pub(crate) enum SecretSeen {
     /// This user may not read it.
@@ -18,17 +18,17 @@ pub(crate) enum SecretSeen {
     Content(Secret),
 }
 
-/// Credentials that a registry is asked about.
+/// Credentials to check with a registry.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Question {
+pub(crate) struct RegistryQuestion {
     pub login: Login,
-    /// Names of the Secrets that have them.
+    /// Names of the Secrets that contain them.
     pub secrets: Vec<String>,
 }
 
 /// The credentials to check, without duplicates and sorted by registry, and the findings so far.
-pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<Question>, Vec<Check>) {
-    let mut questions: Vec<Question> = Vec::new();
+pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<RegistryQuestion>, Vec<Check>) {
+    let mut questions: Vec<RegistryQuestion> = Vec::new();
     let mut checks = Vec::new();
     for (name, secret) in secrets {
         match content(name, secret) {
@@ -36,7 +36,7 @@ pub(crate) fn questions(secrets: &[(String, SecretSeen)]) -> (Vec<Question>, Vec
             Err(check) => checks.push(*check),
         }
     }
-    // Stable: of one registry, the credentials of the first Secret come first.
+    // A stable sort: for each registry, the credentials of the first Secret stay first.
     questions.sort_by(|a, b| a.login.registry.cmp(&b.login.registry));
     if questions.is_empty() && checks.is_empty() {
         checks.push(well(
@@ -67,8 +67,8 @@ fn content(name: &str, secret: &SecretSeen) -> Result<DockerConfig, Box<Check>> 
     }
 }
 
-/// Skips entries that a kubelet can't read: other checks report them.
-fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
+/// Skips entries that a kubelet can't read, because other checks report them.
+fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<RegistryQuestion>) {
     for entry in config.entries() {
         let Ok(Some(credential)) = entry.credential() else {
             continue;
@@ -79,7 +79,7 @@ fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
         };
         match questions.iter_mut().find(|asked| asked.login == login) {
             Some(same) => same.secrets.push(name.to_owned()),
-            None => questions.push(Question {
+            None => questions.push(RegistryQuestion {
                 login,
                 secrets: vec![name.to_owned()],
             }),
@@ -87,8 +87,12 @@ fn collect(config: &DockerConfig, name: &str, questions: &mut Vec<Question>) {
     }
 }
 
-/// One line for each response. Only rejected credentials are a failure: nodes may reach a registry that this machine can't.
-pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryError>) -> Check {
+/// One line for each response. Only rejected credentials are a failure, because nodes may reach a registry that this
+/// machine can't.
+pub(crate) fn answered(
+    question: &RegistryQuestion,
+    answer: &Result<CheckOutcome, RegistryError>,
+) -> Check {
     let registry = &question.login.registry;
     let from = question.secrets.join("`, `");
     let line = |message: &str| well(REGISTRIES, "registry", format!("{message} (`{from}`)"));
@@ -96,11 +100,11 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryErr
         Ok(verdict) => {
             let line = line(&verdict.sentence(registry));
             match verdict {
-                Verdict::Accepted => line,
-                Verdict::AcceptedInside => line.warn("nodes with containerd send them"),
-                Verdict::Open => line.warn("public images need no credentials; for others, `kubectl globalps why POD` asks for the image"),
-                Verdict::Pattern => line.warn("`kubectl globalps why --image IMAGE` shows whether it matches an image"),
-                Verdict::MayNotPull(_) => line.warn(format!(
+                CheckOutcome::Accepted => line,
+                CheckOutcome::AcceptedInside => line.warn("nodes with containerd send them"),
+                CheckOutcome::Open => line.warn("public images need no credentials; for others, `kubectl globalps why POD` asks for the image"),
+                CheckOutcome::Pattern => line.warn("`kubectl globalps why --image IMAGE` shows whether it matches an image"),
+                CheckOutcome::MayNotPull(_) => line.warn(format!(
                     "if it is one, let the account pull from it, or `kubectl globalps add --registry {registry} -u USER` with another one"
                 )),
             }
@@ -122,7 +126,7 @@ pub(crate) fn answered(question: &Question, answer: &Result<Verdict, RegistryErr
 mod tests {
     use std::time::Duration;
 
-    use super::super::Verdict as Grade;
+    use super::super::CheckResult;
     use super::*;
 
     fn content_of(entries: &str) -> SecretSeen {
@@ -188,7 +192,7 @@ mod tests {
             ]
         );
         let (_, checks) = questions(&[]);
-        assert_eq!(checks[0].result, Grade::Ok, "{checks:?}");
+        assert_eq!(checks[0].result, CheckResult::Ok, "{checks:?}");
     }
 
     #[test]
@@ -204,31 +208,35 @@ mod tests {
         };
         for (answer, result, message) in [
             (
-                Ok(Verdict::Accepted),
-                Grade::Ok,
+                Ok(CheckOutcome::Accepted),
+                CheckResult::Ok,
                 "`r` accepts the credentials (`s`)",
             ),
             (
-                Ok(Verdict::Open),
-                Grade::Warning,
+                Ok(CheckOutcome::Open),
+                CheckResult::Warning,
                 "`r` asks for no login at `/v2/`, so the credentials could not be checked (`s`)",
             ),
             (
                 Err(refused),
-                Grade::Failure,
+                CheckResult::Failure,
                 "`r` rejects the user or password: `https://r/v2/` responds with 401 (`s`)",
             ),
             (
                 Err(late),
-                Grade::Warning,
+                CheckResult::Warning,
                 "`r` could not be checked: the time limit for all checks was reached: 2 s (`s`)",
             ),
         ] {
             let check = answered(&question, &answer);
             assert_eq!((check.result, check.message.as_str()), (result, message));
-            assert_eq!(check.hint.is_empty(), result == Grade::Ok, "{check:?}");
+            assert_eq!(
+                check.hint.is_empty(),
+                result == CheckResult::Ok,
+                "{check:?}"
+            );
             let names_path = check.hint.contains("`r/ORG`");
-            assert_eq!(names_path, result == Grade::Failure, "{check:?}");
+            assert_eq!(names_path, result == CheckResult::Failure, "{check:?}");
         }
     }
 }

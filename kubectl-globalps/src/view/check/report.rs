@@ -1,27 +1,29 @@
-//! All findings together, as text and as JSON. Pure.
+//! All findings as text and as JSON. Pure.
 
 use serde::Serialize;
 
 use super::permissions::{granted, is_granted, is_missing, missing};
-use super::{Check, Verdict};
+use super::{Check, CheckResult};
 use crate::terminal::{line, number, wrap_sentences};
 
 /// `check -o json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct CheckReport {
     pub healthy: bool,
     pub checks: Vec<Check>,
 }
 
-impl Report {
+impl CheckReport {
     pub(crate) fn of(checks: Vec<Check>) -> Self {
         Self {
-            healthy: checks.iter().all(|check| check.result != Verdict::Failure),
+            healthy: checks
+                .iter()
+                .all(|check| check.result != CheckResult::Failure),
             checks,
         }
     }
 
-    /// `paint`: a text in a terminal's color, by the color's code. `width`: of the terminal, if there is one.
+    /// `paint`: colors a text by an ANSI code. `width`: of the terminal, if there is one.
     pub(crate) fn text(
         &self,
         width: Option<usize>,
@@ -58,12 +60,12 @@ impl Report {
                 check.message.clone()
             };
             let sign = match check.result {
-                Verdict::Ok => paint("32", "√"),
-                Verdict::Warning => paint("33", "‼"),
-                Verdict::Failure => paint("31", "×"),
+                CheckResult::Ok => paint("32", "√"),
+                CheckResult::Warning => paint("33", "‼"),
+                CheckResult::Failure => paint("31", "×"),
             };
             lines.push(format!("  {sign} {}", indented(&message, width)));
-            if check.result != Verdict::Ok {
+            if check.result != CheckResult::Ok {
                 let hint = indented(&format!("hint: {}", check.hint), width);
                 lines.push(format!("    {hint}"));
                 lines.push(format!("    see {}", check.see));
@@ -72,15 +74,19 @@ impl Report {
         lines.push(String::new());
         let all = number(self.checks.len(), "check");
         let number = |wanted| self.checks.iter().filter(|c| c.result == wanted).count();
-        lines.push(match (number(Verdict::Failure), number(Verdict::Warning)) {
-            (0, 0) => format!("{all} passed"),
-            (failures, warnings) => format!("{all}: {failures} failed, {warnings} with warnings"),
-        });
+        lines.push(
+            match (number(CheckResult::Failure), number(CheckResult::Warning)) {
+                (0, 0) => format!("{all} passed"),
+                (failures, warnings) => {
+                    format!("{all}: {failures} failed, {warnings} with warnings")
+                }
+            },
+        );
         lines.join("\n")
     }
 }
 
-/// In lines that begin where the first one does.
+/// Wraps the text; further lines are indented like the first one.
 fn indented(text: &str, width: Option<usize>) -> String {
     const INDENT: &str = "    ";
     let text = line(text);

@@ -1,4 +1,4 @@
-//! Credentials that change so often that delivery by the credentials file restarts kubelets all the time.
+//! Finds credentials that change so often that delivery by the credentials file restarts kubelets all the time.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret, Restart};
 use globalps_dockerconfig::{Credential, DockerConfig, Lifetime, expiry, lifetime, shown_key};
@@ -7,9 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Check, well};
 use crate::secret::history::Revision;
 
-/// The span in which changes are counted, and the longest lifetime of a credential that a program renews all the time.
+/// The period in which changes are counted, and the maximum lifetime of a credential that counts as renewed by a program.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
-/// This many changes in a day are not made by hand.
+/// Nobody makes this many changes in a day by hand.
 const OFTEN: usize = 3;
 
 /// Whether a change of credentials restarts kubelets.
@@ -18,7 +18,7 @@ pub(crate) fn restarts_kubelets(gps: &GlobalPullSecret) -> bool {
     kubelet.delivery == DeliveryType::ConfigFile && kubelet.restart == Restart::Always
 }
 
-/// `in_force`: what nodes have. `revisions`: as many additional pull secrets as are kept.
+/// `in_force`: the content on the nodes. `revisions`: the additional pull secrets in the history.
 pub(crate) fn restarts_often(
     in_force: &DockerConfig,
     revisions: &[Revision],
@@ -48,7 +48,7 @@ pub(crate) fn restarts_often(
     ))
 }
 
-/// How long the credential lasts, if that is a day or less. `Until` alone says nothing: the token may be old.
+/// Lifetime of the credential, if it is a day or less. `Until` alone is not enough, because the token may be old.
 fn hours(registry: &str, credential: &Credential) -> Option<i64> {
     if let Some(expiry) = expiry(registry, credential) {
         let lasts = expiry.at.duration_since(expiry.issued?);

@@ -1,4 +1,4 @@
-//! Tables of what `check` says, from what was seen.
+//! Tables of observed states and the resulting findings of `check`.
 
 use globalps_core::api::{
     GlobalPullSecret, GlobalPullSecretSpec, GlobalPullSecretStatus, NodePullSecretSpec,
@@ -61,21 +61,21 @@ fn not_running(reason: &str) -> PodError {
     }
 }
 
-/// Name and result of each that is not well.
-fn bad(checks: &[Check]) -> Vec<(&str, Verdict)> {
+/// Name and result of each finding that is not a pass.
+fn bad(checks: &[Check]) -> Vec<(&str, CheckResult)> {
     checks
         .iter()
-        .filter(|check| check.result != Verdict::Ok)
+        .filter(|check| check.result != CheckResult::Ok)
         .map(|check| (check.name, check.result))
         .collect()
 }
 
 type Change = fn(&mut Installed);
-type Case = (&'static str, Change, Vec<(&'static str, Verdict)>);
+type Case = (&'static str, Change, Vec<(&'static str, CheckResult)>);
 
 #[test]
 fn an_installation_is_judged_by_what_runs() {
-    use Verdict::{Failure, Warning};
+    use CheckResult::{Failure, Warning};
     let table: [Case; 6] = [
         ("all runs", |_| {}, vec![]),
         (
@@ -166,7 +166,7 @@ fn the_hints_command_starts_a_controller_without_replicas() {
 
 #[test]
 fn syncers_are_judged_by_what_runs_of_them() {
-    use Verdict::{Failure, Warning};
+    use CheckResult::{Failure, Warning};
     let table: [Case; 6] = [
         (
             "nothing to sync",
@@ -221,7 +221,7 @@ fn syncers_are_judged_by_what_runs_of_them() {
 fn an_old_server_fails() {
     for (minor, expected) in [
         (Some(36), vec![]),
-        (Some(29), vec![("version", Verdict::Failure)]),
+        (Some(29), vec![("version", CheckResult::Failure)]),
         (None, vec![]),
     ] {
         assert_eq!(bad(&server("v1.x", minor)), expected, "{minor:?}");
@@ -268,15 +268,15 @@ fn a_missing_permission_says_for_what_it_is() {
     for (expected, result) in [
         (
             "may not get secrets `additional-pull-secret` in namespace `kube-system`, for `add`, `diff`, `remove`, `remove --all`, `undo`, `bundle`; `why`, `why -A` do not show credentials that are not merged",
-            Verdict::Failure,
+            CheckResult::Failure,
         ),
         (
             "may not get secrets `global-pull-secret` in namespace `kube-system`, for `diff`, `history`, `undo`, `explain`, `why`, `why -A`, `bundle`; `list` does not show most registries, users and revisions",
-            Verdict::Failure,
+            CheckResult::Failure,
         ),
         (
             "may not list nodes: `status`, `bundle`, `--wait` do not show unreachable nodes",
-            Verdict::Warning,
+            CheckResult::Warning,
         ),
     ] {
         let found = checks.iter().find(|check| check.message == expected);
@@ -307,7 +307,7 @@ fn granted_permissions_are_one_line_of_text() {
     ] {
         let answers = all.iter().cloned().enumerate();
         let answers: Vec<_> = answers.map(|(at, one)| (one, at >= missing)).collect();
-        let text = Report::of(permissions(&answers, "kube-system")).text(None, |_, text| text.to_owned());
+        let text = CheckReport::of(permissions(&answers, "kube-system")).text(None, |_, text| text.to_owned());
         let lines = text.lines().skip(1);
         let signs = lines.filter(|line| line.starts_with("  √") || missing < 2 && line.starts_with("  ×"));
         assert_eq!(signs.collect::<Vec<_>>(), expected, "{missing} missing");
@@ -337,8 +337,8 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     assert_eq!(
         bad(&checks),
         [
-            ("additional-invalid", Verdict::Failure),
-            ("paused", Verdict::Warning)
+            ("additional-invalid", CheckResult::Failure),
+            ("paused", CheckResult::Warning)
         ]
     );
     assert_eq!(
@@ -347,7 +347,7 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     );
     assert_eq!(credentials(None, false, false), []);
     let absent = credentials(None, true, false);
-    assert_eq!(bad(&absent), [("no-configuration", Verdict::Failure)]);
+    assert_eq!(bad(&absent), [("no-configuration", CheckResult::Failure)]);
     assert!(
         absent[0].hint.contains("--restore-configuration"),
         "{absent:?}"
@@ -369,7 +369,7 @@ fn what_the_controller_says_of_the_secrets_is_passed_on() {
     gps.status.get_or_insert_default().conditions = vec![rolled_back];
     assert_eq!(
         bad(&credentials(Some(&gps), true, false)),
-        [("rolled-back", Verdict::Failure)]
+        [("rolled-back", CheckResult::Failure)]
     );
     for (reason, another_changed, expected, other) in [
         ("RolloutHalted", false, "globalps undo", "spec.sources"),
@@ -427,17 +427,17 @@ fn the_nodes_message_shows_why_a_provider_is_not_possible() {
         [
             (
                 "node-provider",
-                Verdict::Warning,
+                CheckResult::Warning,
                 "a, c: the credential provider can't be set up, so the credentials file stays in use: flags",
             ),
             (
                 "node-provider",
-                Verdict::Warning,
+                CheckResult::Warning,
                 "b: the credential provider can't be set up, so the credentials file stays in use: noexec",
             ),
             (
                 "node-provider-config",
-                Verdict::Warning,
+                CheckResult::Warning,
                 "d: globalps can't read the kubelet's configuration of credential providers, so it doesn't change it: line 3",
             ),
         ]
@@ -553,7 +553,7 @@ fn a_report_about_other_pull_secrets_fails_a_running_controller() {
     ] {
         let found = outdated(&facts, &running(), now());
         let found: Vec<Check> = found.into_iter().collect();
-        assert_eq!(!Report::of(found).healthy, is_outdated, "{sentence}");
+        assert_eq!(!CheckReport::of(found).healthy, is_outdated, "{sentence}");
         let stopped = Installed {
             stopped: Some("why".to_owned()),
             ..running()
@@ -567,7 +567,7 @@ fn a_line_is_wrapped_between_words_and_never_in_a_command() {
     let command = "`kubectl globalps install --controller-image IMAGE --syncer-image IMAGE`";
     let message = "the custom resources of globalps do not exist in this cluster";
     let checks = vec![well(INSTALLATION, "definitions", message).fail(format!("run {command}"))];
-    let report = Report::of(checks);
+    let report = CheckReport::of(checks);
     let text = report.text(Some(40), |_, sign| format!("\x1b[31m{sign}\x1b[0m"));
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
@@ -594,7 +594,7 @@ fn the_text_is_grouped_and_failures_have_hint_and_anchor() {
         well(INSTALLATION, "controller", "no controller").fail("install it"),
     ];
     assert_eq!(
-        Report::of(checks.clone()).text(None, |_, text| text.to_owned()),
+        CheckReport::of(checks.clone()).text(None, |_, text| text.to_owned()),
         format!(
             "\
 cluster
@@ -613,7 +613,7 @@ installation
             guide("controller")
         )
     );
-    let json = serde_json::to_value(Report::of(checks)).expect("JSON");
+    let json = serde_json::to_value(CheckReport::of(checks)).expect("JSON");
     assert_eq!(json["healthy"], false);
     assert_eq!(
         json["checks"][2],
@@ -624,7 +624,7 @@ installation
     );
 }
 
-/// By the names in the source, so that a new check without a section is found.
+/// Takes the names of checks from the source, so that a new check without a section is found.
 #[test]
 fn the_guide_has_a_section_for_every_check() {
     let guide = include_str!("../../../../docs/troubleshooting.md");
@@ -713,7 +713,7 @@ fn the_guide_has_a_section_for_every_check() {
     assert!(names.len() > 20, "{names:?}");
     let rows = TABLES.iter().flat_map(|(_, rows)| rows.iter());
     let of_reasons: BTreeSet<&str> = rows.filter_map(Row::section).collect();
-    // Of nodes that can't report a reason, or one of a newer release.
+    // For nodes that can't report a reason, or report one of a newer release.
     let of_phases = ["node-failed", "node-unreadable", "node-unreachable"];
     let of_reasons = &of_reasons | &BTreeSet::from(of_phases);
     for name in names {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::secret::changes::{Change, text};
+use crate::secret::changes::{RegistryChange, text};
 
 /// `fleet diff -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
@@ -13,7 +13,7 @@ pub(crate) struct Difference {
     /// The revision that the hub rolls out; 0: none.
     pub revision: i64,
     /// Against that revision.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RegistryChange>,
     pub lagging_clusters: Vec<String>,
     /// Those that were named.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -28,7 +28,7 @@ pub(crate) struct ClusterDifference {
     /// In force in the cluster; 0: none.
     pub revision: i64,
     /// Against that revision.
-    pub changes: Vec<Change>,
+    pub changes: Vec<RegistryChange>,
 }
 
 impl Difference {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 const ID: &str = "00000000000000ab";
 
-/// `"a:dTpw b:dTpx"` as the value of a Secret.
+/// Converts `"a:dTpw b:dTpx"` into the value of a Secret.
 fn auths(text: &str) -> Value {
     let words = text.split_whitespace();
     let auths: serde_json::Map<String, Value> = words
@@ -17,7 +17,7 @@ fn auths(text: &str) -> Value {
     ))
 }
 
-/// `data`: by key. `since`: the revision of each part.
+/// `data`: values by key. `since`: the revision of each part.
 fn secret(revision: &str, since: &Value, data: &[(&str, Value)]) -> Secret {
     let data: serde_json::Map<String, Value> = data
         .iter()
@@ -128,7 +128,7 @@ fn each_registry_has_user_source_scope_revision_and_progress() {
         seen(false, "5#,team@2#"),
     ];
     let gps = gps(spec());
-    let listing = Listing::of(Snapshot {
+    let listing = Listing::of(RegistrySnapshot {
         gps: &gps,
         global: Some(&global),
         revisions: &sorted(slots, Some(&global)),
@@ -154,7 +154,7 @@ quay.io     u      additional-pull-secret                  every pod            
 #[test]
 fn hidden_values_are_unknown_and_the_status_names_sources() {
     let gps = gps(spec());
-    let hidden = Listing::of(Snapshot {
+    let hidden = Listing::of(RegistrySnapshot {
         gps: &gps,
         global: None,
         revisions: &[],
@@ -180,7 +180,7 @@ ghcr.io           team     pods of team-*   ?                ?"
         ],
     );
     let gps = self::gps(json!({}));
-    let wide = Listing::of(Snapshot {
+    let wide = Listing::of(RegistrySnapshot {
         gps: &gps,
         global: Some(&global),
         revisions: &[],
@@ -206,7 +206,7 @@ fn a_source_that_no_pod_gets_is_listed_with_its_state() {
     let global = secret("1", &json!({}), &[(names::DATA_KEY, auths("quay.io:dTpw"))]);
     let node = node(1, "ConfigFile");
     for content in [Some(&global), None] {
-        let listing = Listing::of(Snapshot {
+        let listing = Listing::of(RegistrySnapshot {
             gps: &gps,
             global: content,
             revisions: &[],
@@ -246,7 +246,7 @@ fn times_have_seconds_as_those_of_other_commands() {
         names::LAST_ADDITIONAL_KEY.to_owned(),
         ByteString(br#"{"auths":{"quay.io":{"auth":"dTpw"}}}"#.to_vec()),
     );
-    let listing = Listing::of(Snapshot {
+    let listing = Listing::of(RegistrySnapshot {
         gps: &gps(json!({})),
         global: Some(&global),
         revisions: &sorted([], Some(&global)),

@@ -1,4 +1,4 @@
-//! Whether `add` can put a credential into force: advice that changes nothing is not printed. Pure.
+//! Whether `add` can bring a credential into force. Advice without an effect is not printed. Pure.
 
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
 use globalps_core::names;
@@ -15,23 +15,23 @@ const NOT_INSTALLED: &str = "globalps is not installed in this cluster; put the 
 const NOT_DELIVERED: &str = "`kubectl globalps add` would change nothing: neither nodes nor namespaces get credentials, as the GlobalPullSecret says";
 const SHADOWED: &str = "`kubectl globalps add` would change nothing, because the credential of another pull secret is preferred, as `spec.precedence` says: change it there";
 
-/// What decides whether something that is added comes into force.
+/// The facts that decide whether an added credential comes into force.
 #[derive(Default)]
 pub(crate) struct Adding {
-    /// `None`: it was deleted, there was no pull secret yet, or globalps is not installed.
+    /// `None` if it was deleted, there was no pull secret yet, or globalps is not installed.
     pub gps: Option<GlobalPullSecret>,
-    /// There is no controller.
+    /// No controller is installed.
     pub is_not_installed: bool,
-    /// Something is in force, whether there is a `GlobalPullSecret` or not.
+    /// Credentials are in force, with or without a `GlobalPullSecret`.
     pub has_content: bool,
-    /// Why the controller does nothing; `None`: it runs, or that is not known.
+    /// Why the controller does nothing; `None` if it runs, or this is unknown.
     pub stopped: Option<String>,
     pub in_force: InForce,
-    /// The pull secrets as they are now, those that this user may read.
+    /// The current pull secrets that this user may read.
     pub live: Vec<Live>,
 }
 
-/// A pull secret that `add` would write, and what the controller merged of it.
+/// A pull secret that `add` would write, and its content as the controller merged it.
 pub(crate) struct Live {
     pub name: String,
     pub secret: k8s_openapi::api::core::v1::Secret,
@@ -40,7 +40,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Whether it has another credential for the image than the one that is merged.
+    /// Whether the Secret's credential for the image differs from the merged one.
     fn has_other(&self, image: &str) -> bool {
         let first = |config: &DockerConfig| {
             let tries = attempts(&[config], image).unwrap_or_default();
@@ -53,7 +53,7 @@ impl Live {
         self.is_for_every_pod && new.is_some() && new != first(&self.merged)
     }
 
-    /// Why `add` would refuse to write it; `None`: it would not.
+    /// Why `add` would refuse to write the Secret; `None` if it would not.
     fn refuses(&self, key: &str) -> Option<String> {
         let login = additional::Login {
             registry: key.to_owned(),
@@ -75,13 +75,13 @@ fn any() -> Credential {
 }
 
 impl Adding {
-    /// The pull secret with a credential for the image that is not merged.
+    /// The pull secret whose credential for the image is not merged.
     pub(super) fn unmerged_for(&self, image: &str) -> Option<&str> {
         let found = self.live.iter().find(|live| live.has_other(image));
         found.map(|live| live.name.as_str())
     }
 
-    /// `source`: as for [`Self::without_effect_for`].
+    /// `source`: see [`Self::without_effect_for`].
     fn refused_for(&self, key: &str, source: &str) -> Option<String> {
         let name = match source {
             "" => names::ADDITIONAL_SECRET,
@@ -91,7 +91,7 @@ impl Adding {
         live.and_then(|live| live.refuses(key))
     }
 
-    /// Why a change of the configuration or of a pull secret would not come into force; `None`: it would.
+    /// Why a change of the configuration or of a pull secret would not come into force; `None` if it would.
     pub(super) fn without_effect(&self) -> Option<String> {
         let stopped = || {
             let why = self.stopped.as_ref();
@@ -102,7 +102,7 @@ impl Adding {
             return match (self.has_content, self.is_not_installed) {
                 (true, _) => Some(format!("{deleted}: {restore}")),
                 (false, true) => Some(NOT_INSTALLED.to_owned()),
-                // The controller creates one as soon as there is a pull secret.
+                // The controller creates the configuration as soon as there is a pull secret.
                 (false, false) => stopped(),
             };
         };
@@ -117,7 +117,7 @@ impl Adding {
         (!is_delivered).then(|| NOT_DELIVERED.to_owned())
     }
 
-    /// Why adding a credential under this key would not help. `source`: with a scope; empty: the additional pull secret.
+    /// Why adding a credential under this key would not help. `source`: a source with a scope; empty: the additional pull secret.
     pub(super) fn without_effect_for(&self, key: &str, source: &str) -> Option<String> {
         if let Err(failure) = registry_key(key) {
             return Some(format!(
@@ -131,7 +131,7 @@ impl Adding {
             .or_else(|| is_shadowed().then(|| SHADOWED.to_owned()))
     }
 
-    /// Whether a new credential of the additional pull secret would be the one that nodes get.
+    /// Whether a new credential in the additional pull secret would take precedence on nodes.
     fn is_effective(&self, key: &str) -> bool {
         let added = Entry::from_credential(key, &any());
         let others = self.in_force.additional.entries().iter();

@@ -1,4 +1,4 @@
-//! Why one pod can't pull, as JSON and as text. Pure.
+//! Why one pod can't pull its image, as JSON and as text. Pure.
 
 use globalps_registry::{Pull, RegistryError};
 use serde::Serialize;
@@ -10,23 +10,23 @@ use crate::error::Failure;
 use crate::registry::{Purpose, failure, missing_flag};
 use crate::terminal::{escapes, wrap_sentences};
 
-/// A credential, and what the registry answers to it.
+/// A credential, and the registry's answer to it.
 #[derive(Debug, Serialize)]
 struct Try {
     key: String,
     username: String,
     source: String,
     #[serde(flatten)]
-    answer: Option<Answer>,
+    answer: Option<RegistryAnswer>,
 }
 
 #[derive(Debug, Serialize)]
-struct Answer {
+struct RegistryAnswer {
     accepted: bool,
     answer: String,
 }
 
-impl Answer {
+impl RegistryAnswer {
     fn of(found: &Result<Pull, RegistryError>, registry: &str) -> Self {
         Self {
             accepted: found.is_ok(),
@@ -51,18 +51,18 @@ impl Answer {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Explained {
-    /// Empty: the image is that of the pod's sandbox.
+    /// Empty if the image is the pod's sandbox image.
     container: String,
-    /// The volume of the container whose image it is.
+    /// The volume of the container that uses the image.
     #[serde(skip_serializing_if = "String::is_empty")]
     volume: String,
     image: String,
     reason: String,
     message: String,
     tries: Vec<Try>,
-    /// To a request without credentials, where there are none.
+    /// The answer to a request without credentials, if there are no credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
-    without_credentials: Option<Answer>,
+    without_credentials: Option<RegistryAnswer>,
     notes: Vec<String>,
     pub cause: Cause,
 }
@@ -76,7 +76,7 @@ impl Explained {
         cause: Cause,
     ) -> Self {
         let registry = cause.registry.as_str();
-        let answer = |found: &Result<Pull, RegistryError>| Answer::of(found, registry);
+        let answer = |found: &Result<Pull, RegistryError>| RegistryAnswer::of(found, registry);
         let tries = tries.iter().map(|tested| Try {
             key: tested.tried.key.clone(),
             username: tested.tried.username.clone(),
@@ -124,7 +124,7 @@ pub(crate) struct PodAnswer {
     pub pod: String,
     pub node: String,
     pub containers: Vec<Explained>,
-    /// Of the first container; `null`: nothing is wrong.
+    /// The cause of the first container; `null` if nothing is wrong.
     pub cause: Option<Cause>,
 }
 
@@ -179,7 +179,7 @@ impl PodAnswer {
     }
 }
 
-/// Lines that begin with a label, wrapped to the column after it. A command that is to be copied stays in one piece.
+/// Lines that begin with a label; the text after it is wrapped and indented. Never breaks a command, so that it can be copied.
 pub(super) fn labelled(lines: &[String], width: Option<usize>) -> String {
     const LABEL: usize = 12;
     let Some(room) = width.and_then(|width| width.checked_sub(LABEL)) else {
@@ -201,10 +201,10 @@ pub(super) fn labelled(lines: &[String], width: Option<usize>) -> String {
     wrapped.collect::<Vec<_>>().join("\n")
 }
 
-/// The label of a command.
+/// The label before a command.
 const FIX: &str = "to fix it:";
 
-/// The cause, and what to do about it.
+/// The lines of the cause and the hint.
 pub(super) fn lines_of(found: &Cause) -> Vec<String> {
     let mut lines = vec![format!("cause:      {}", found.message)];
     if !found.command.is_empty() {
@@ -257,7 +257,7 @@ mod tests {
                     key: evil.to_owned(),
                     username: evil.to_owned(),
                     source: evil.to_owned(),
-                    answer: Some(Answer {
+                    answer: Some(RegistryAnswer {
                         accepted: false,
                         answer: evil.to_owned(),
                     }),

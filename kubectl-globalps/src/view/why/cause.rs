@@ -5,7 +5,7 @@ use globalps_registry::{Pull, RegistryError, public_images, registry_name};
 use serde::Serialize;
 
 use super::adding::Adding;
-use super::commands::{Login, Place, add, go_back, widen};
+use super::commands::{CommandTarget, Login, add, go_back, widen};
 use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said, Use};
 use crate::error::quoted;
@@ -22,20 +22,20 @@ pub(crate) enum Code {
     /// The node does not accept the registry's certificate.
     CertificateUntrusted,
     NodeNotSynced,
-    /// A pull secret of the pod is not one that a kubelet can read.
+    /// A kubelet can't read one of the pod's pull secrets.
     SecretUnreadable,
     OutsideScope,
     RateLimited,
     InvalidImageName,
     ImageNeverPulled,
-    /// The node has it, pulled with credentials that the pod does not have.
+    /// The image is on the node, pulled with credentials that the pod does not have.
     ImageNotAllowed,
     SignatureRejected,
-    /// The container runtime pulls it, with credentials of its own.
+    /// The container runtime pulls the image with its own credentials.
     SandboxImage,
     /// A pull secret has a credential that the controller has not merged.
     NotMerged,
-    /// The cause is gone; the kubelet tries again later.
+    /// The cause is gone, and the kubelet retries later.
     WaitsForRetry,
     NotAnImage,
     Unknown,
@@ -44,18 +44,18 @@ pub(crate) enum Code {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Cause {
     pub code: Code,
-    /// Empty: none.
+    /// Empty if there is none.
     pub registry: String,
     /// One sentence in lower case, without a full stop.
     pub message: String,
-    /// The one command to run; empty: no command of the cluster fixes it.
+    /// The one command to run; empty if no command for the cluster fixes the cause.
     pub command: String,
-    /// What else to know, or to do.
+    /// Further information, or the next step.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub hint: String,
 }
 
-/// A credential, and what the registry answers to it; `None`: it was not asked.
+/// A credential and the registry's answer to it; `None`: the registry was not contacted.
 pub(crate) struct Tested<'a> {
     pub tried: &'a Tried,
     pub answer: Option<Result<Pull, RegistryError>>,
@@ -71,37 +71,37 @@ impl Tested<'_> {
     }
 }
 
-/// Everything that the cause is judged by.
+/// The facts from which the cause is derived.
 pub(crate) struct Evidence<'a> {
     pub pod: &'a PodSeen,
     pub failing: &'a Failing,
     pub registry: &'a str,
     pub repository: &'a str,
-    /// In the kubelet's order.
+    /// Credentials in the kubelet's order.
     pub tries: &'a [Tested<'a>],
-    /// What the registry answers without credentials, where there are none.
+    /// The registry's answer without credentials, if there are no credentials.
     pub anonymous: Option<&'a Result<Pull, RegistryError>>,
-    /// Although there are credentials, the registry gives out the image without.
+    /// There are credentials, but the image can be pulled without any.
     pub is_public: bool,
-    /// A source that has a credential for other pods only, and who it is for.
+    /// A source with a credential for other pods only, and its scope.
     pub excluding: Option<(&'a str, &'a str)>,
-    /// A Secret of the pod that a kubelet can't read.
+    /// A Secret of the pod that a kubelet can't read, and who has to change it.
     pub unreadable: Option<(&'a str, &'a Origin)>,
     pub lag: Option<&'a Lag>,
-    /// The node has the image, as its status says.
+    /// The node has the image, according to its status.
     pub is_present: bool,
     pub adding: &'a Adding,
     /// Namespace of the pull secrets.
     pub secrets: &'a str,
     /// The newest revision whose additional pull secret has another credential for the image.
     pub earlier: Option<i64>,
-    /// The flag that the registries were asked with, `--insecure` or `--ca-file FILE`; may be empty.
+    /// The flag used to contact the registries, `--insecure` or `--ca-file FILE`; may be empty.
     pub asked_with: &'a str,
 }
 
 impl Cause {
-    /// With commands that are right for this cluster.
-    pub(crate) fn at(self, place: &Place<'_>) -> Self {
+    /// Completes the commands for this cluster.
+    pub(crate) fn at(self, place: &CommandTarget<'_>) -> Self {
         Self {
             command: place.text(&self.command),
             hint: place.text(&self.hint),
@@ -198,7 +198,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// The command, with a hint; no command where it would not help, but why.
+    /// The command and the hint; if the command would not help, no command and the reason.
     fn add(&self, login: &Login<'_>, hint: &str) -> (String, String) {
         let adding = self.adding;
         let why = adding.without_effect_for(login.key, login.source);
@@ -298,7 +298,7 @@ impl Evidence<'_> {
         self.of(Code::RateLimited, message, command, &hint)
     }
 
-    /// Why the node gets no credentials of globalps, and the pod no Secret with them; `None`: it does.
+    /// Why the node gets no credentials of globalps and the pod no Secret with them; `None` if one of them does.
     fn unreached(&self) -> Option<String> {
         let gps = self.adding.gps.as_ref()?;
         self.lag.filter(|lag| lag.is_left_out())?;

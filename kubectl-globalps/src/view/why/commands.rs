@@ -1,4 +1,4 @@
-//! Commands that fix a cause, as a shell takes them. Pure.
+//! Commands that fix a cause, quoted for a shell. Pure.
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 use super::facts::PodSeen;
 use crate::error::quoted;
 
-/// The cluster that commands are for.
+/// The cluster that the commands apply to.
 #[derive(Clone, Copy)]
-pub(crate) struct Place<'a> {
-    /// The context that was named.
+pub(crate) struct CommandTarget<'a> {
+    /// The context that the user named.
     pub context: Option<&'a str>,
     /// Namespace of the pull secrets.
     pub secrets: &'a str,
 }
 
-impl Place<'_> {
-    /// The text, with the flags that its commands need.
+impl CommandTarget<'_> {
+    /// The text; its commands get the flags that they need.
     pub(crate) fn text(&self, text: &str) -> String {
         let context = self.context.map(quoted);
         let context = context.map_or(String::new(), |name| format!("--context {name} "));
@@ -37,10 +37,10 @@ impl Place<'_> {
     }
 }
 
-/// What `add` is to write.
+/// What `add` should write.
 pub(crate) struct Login<'a> {
     pub key: &'a str,
-    /// Empty: not known.
+    /// Empty if unknown.
     pub user: &'a str,
     /// Source with a scope; empty: the additional pull secret.
     pub source: &'a str,
@@ -78,7 +78,7 @@ pub(super) fn go_back(revision: i64) -> String {
     )
 }
 
-/// Adds what is missing of the pod to the scope of the source. `secrets`: namespace of the pull secrets.
+/// The command that extends the scope of the source to the pod. `secrets`: namespace of the pull secrets.
 pub(super) fn widen(
     gps: &GlobalPullSecret,
     source: &str,
@@ -100,7 +100,7 @@ pub(super) fn widen(
             json!({"op": "add", "path": format!("{base}/-"), "value": name})
         }
     };
-    // Another change of the list meanwhile fails the patch.
+    // The patch fails if the list has changed meanwhile.
     let name = format!("/spec/sources/{at}/name");
     let mut patch = vec![json!({"op": "test", "path": name, "value": source})];
     let PodSeen {
@@ -114,7 +114,7 @@ pub(super) fn widen(
         patch.push(add("serviceAccounts", accounts, service_account));
     }
     let is_named = matches(&scope.namespaces, namespace);
-    // A selector may select it already, where only the service account is missing.
+    // If only the service account is missing, the selector may match the namespace already.
     if !is_named && (has_account || scope.namespace_selector.is_none()) {
         patch.push(add("namespaces", &scope.namespaces, namespace));
     }
@@ -146,7 +146,7 @@ mod tests {
                 "kubectl --context 'my prod' -n a edit secret x, or `kubectl globalps --context 'my prod' --pull-secret-namespace team add r`",
             ),
         ] {
-            assert_eq!(Place { context, secrets }.text(text), expected);
+            assert_eq!(CommandTarget { context, secrets }.text(text), expected);
         }
     }
 

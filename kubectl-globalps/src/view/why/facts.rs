@@ -1,4 +1,4 @@
-//! What matters of a pod and of its node. Pure.
+//! The relevant fields of a pod and its node. Pure.
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase};
 use k8s_openapi::api::core::v1::Pod;
@@ -6,19 +6,19 @@ use kube::ResourceExt as _;
 
 use crate::view::owner::{is_static, kept, workload};
 
-/// What matters of the pod.
+/// The relevant fields of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodSeen {
     pub namespace: String,
     pub name: String,
-    /// Empty: it has none yet.
+    /// Empty if the pod is not scheduled yet.
     pub node: String,
     pub service_account: String,
-    /// `deployment/web`; `None`: nothing that `kubectl` can restart.
+    /// `deployment/web`; `None` if there is no workload that `kubectl` can restart.
     pub workload: Option<String>,
-    /// Its kubelet reads it from a file.
+    /// The kubelet reads the pod from a file.
     pub is_static: bool,
-    /// Why nothing would recreate it; `None`: its controller would.
+    /// Why nothing would recreate the pod; `None` if its controller would.
     pub kept: Option<&'static str>,
 }
 
@@ -39,19 +39,19 @@ impl PodSeen {
     }
 }
 
-/// A node that does not have what is shown.
+/// A node that does not have the credentials that are shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lag {
     pub phase: Phase,
     pub revision: i64,
     pub wanted: i64,
     pub is_paused: bool,
-    /// It has no `NodePullSecret`: it is new, excluded, not selected or unsupported.
+    /// The node has no `NodePullSecret`: it is new, excluded, not selected or unsupported.
     pub is_absent: bool,
 }
 
 impl Lag {
-    /// `None`: the node has the newest revision.
+    /// `None` if the node has the newest revision.
     pub(crate) fn of(gps: Option<&GlobalPullSecret>, object: &NodePullSecret) -> Option<Self> {
         let newest = gps?.status.as_ref()?.rolled_out();
         let wanted = newest.number;
@@ -66,7 +66,7 @@ impl Lag {
         })
     }
 
-    /// Whether no rollout reaches the node as it is.
+    /// Whether no rollout reaches the node in its present state.
     pub(super) fn is_left_out(&self) -> bool {
         use Phase::{Excluded, ForeignOwner, Unreadable, Unsupported};
         self.is_absent

@@ -1,25 +1,25 @@
-//! Images that the containers of a pod wait for, and what the runtime says about them. Pure.
+//! Images that a pod's containers wait for, and the runtime's messages about them. Pure.
 
 use k8s_openapi::api::core::v1::{Event, Pod, PodSpec, PodStatus, Volume, VolumeMount};
 
 use super::named::{names, sandbox_image};
 use crate::view::owner::{containers, is_of_pod};
 
-/// An image that was not pulled.
+/// An image that could not be pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failing {
-    /// Empty: it is for the pod's sandbox.
+    /// Empty if the image is the pod's sandbox image.
     pub container: String,
     pub used: Use,
-    /// As in the pod's spec. Empty: the message does not say which of several it is about.
+    /// As in the pod's spec. Empty if the message does not tell which of several images it is about.
     pub image: String,
-    /// As the kubelet names it: `ImagePullBackOff`.
+    /// The kubelet's reason: `ImagePullBackOff`.
     pub reason: String,
-    /// Of the runtime, or of the kubelet where no event has more.
+    /// The runtime's message, or the kubelet's if no event has more details.
     pub message: String,
 }
 
-/// What the image is for.
+/// What the image is used for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Use {
     Container,
@@ -29,23 +29,23 @@ pub(crate) enum Use {
     Sandbox,
 }
 
-/// The kind of answer that the runtime got.
+/// The kind of the runtime's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Said {
-    /// 401 or 403. Some registries say the same of a repository that does not exist.
+    /// 401 or 403. Some registries also answer this for a repository that does not exist.
     Denied,
     Missing,
     RateLimited,
-    /// Network, DNS or TLS, and servers that fail.
+    /// Network, DNS or TLS errors, and server errors.
     Unreachable,
     InvalidName,
-    /// `imagePullPolicy: Never`, and the node does not have it, or not for this pod.
+    /// `imagePullPolicy: Never`, and the node does not have the image, or not for this pod.
     NeverPulled,
-    /// A policy of the node accepts signed images only.
+    /// A policy of the node requires signed images.
     Unsigned,
-    /// The node has a problem of its own, or the image has.
+    /// A problem of the node or the image, not of access.
     NotAccess,
-    /// Nothing that is known here.
+    /// An unknown message.
     Other,
 }
 
@@ -57,10 +57,10 @@ const REASONS: [&str; 6] = [
     "RegistryUnavailable",
     "SignatureValidationFailed",
 ];
-/// The kubelet's reason where it can't read the pod's credentials is the text of the error.
+/// If the kubelet can't read the pod's credentials, the reason is an error message, which contains spaces.
 const IS_TEXT: char = ' ';
 
-/// Images that the pod waits for, in the order of the start of its containers. `events`: of pods of this name.
+/// Images that the pod waits for, in the order in which its containers start. `events`: of pods of this name.
 pub(crate) fn failing(pod: &Pod, events: &[Event]) -> Vec<Failing> {
     let (Some(spec), Some(status)) = (&pod.spec, &pod.status) else {
         return Vec::new();
@@ -76,7 +76,7 @@ pub(crate) fn failing(pod: &Pod, events: &[Event]) -> Vec<Failing> {
         let failing = Failing {
             container: container.name.clone(),
             used: Use::Container,
-            // The spec can have another spelling of it.
+            // The spec can spell the image differently.
             image: container.image.clone(),
             reason,
             message,
@@ -90,7 +90,7 @@ pub(crate) fn failing(pod: &Pod, events: &[Event]) -> Vec<Failing> {
     found
 }
 
-/// Events of this very pod, the oldest first: another one may have had its name.
+/// Events of this pod, oldest first. An earlier pod may have had the same name.
 pub(super) fn own<'a>(pod: &Pod, events: &'a [Event]) -> Vec<&'a Event> {
     let events = events.iter();
     let mut own: Vec<&Event> = events
@@ -107,7 +107,7 @@ fn time(event: &Event) -> Option<jiff::Timestamp> {
     event.last_timestamp.as_ref().map(|time| time.0).or(last)
 }
 
-/// The image of the sandbox, where the runtime could not pull it.
+/// The sandbox image, if the runtime could not pull it.
 fn sandbox(status: &PodStatus, events: &[&Event]) -> Option<Failing> {
     if !waits_for_sandbox(status) {
         return None;
@@ -127,7 +127,7 @@ fn sandbox(status: &PodStatus, events: &[&Event]) -> Option<Failing> {
 
 pub(crate) const SANDBOX: &str = "FailedCreatePodSandBox";
 
-/// Whether the kubelet has not created the sandbox, or must create it again.
+/// Whether the kubelet has yet to create the sandbox, or must create it again.
 pub(super) fn waits_for_sandbox(status: &PodStatus) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     let is_ready = match conditions.find(|it| it.type_ == "PodReadyToStartContainers") {
@@ -138,7 +138,7 @@ pub(super) fn waits_for_sandbox(status: &PodStatus) -> bool {
     !is_ready && !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// What a container's spec says of its images: its own, and its mounts.
+/// The images in a container's spec: its own, and those that it mounts.
 fn of_container<'a>(spec: &'a PodSpec, name: &str) -> Option<(Use, &'a str, &'a [VolumeMount])> {
     let usual = spec.init_containers.iter().flatten();
     let usual = usual.chain(&spec.containers).map(|one| {
@@ -154,7 +154,7 @@ fn of_container<'a>(spec: &'a PodSpec, name: &str) -> Option<(Use, &'a str, &'a 
     Some((used, image.as_deref()?, mounts.as_deref().unwrap_or(&[])))
 }
 
-/// Whether it is a failed pull for this use: events about volumes name no container.
+/// Whether the event reports a failed pull for this use. Events about volumes name no container.
 fn is_about(event: &Event, used: &Use, container: &str) -> bool {
     let path = event.involved_object.field_path.as_deref();
     let path = path.unwrap_or_default();
@@ -166,8 +166,8 @@ fn is_about(event: &Event, used: &Use, container: &str) -> bool {
 }
 
 impl Failing {
-    /// With the image that the message is about. The kubelet pulls the volumes of a container first, and reports the last one that
-    /// fails in place of the container's own image.
+    /// Adds the image that the message is about. The kubelet pulls a container's image volumes first, and reports the
+    /// last one that fails in place of the container's own image.
     fn of_spec(mut self, spec: &PodSpec, events: &[&Event]) -> Self {
         let Some((used, own, mounts)) = of_container(spec, &self.container) else {
             return self;
@@ -196,7 +196,7 @@ impl Failing {
         self
     }
 
-    /// Takes the runtime's message from the newest event where the container's state no longer has it.
+    /// Uses the runtime's message of the newest event if the container's state no longer has it.
     fn with_events(mut self, events: &[&Event]) -> Self {
         let mut newest = events.iter().rev().filter_map(|event| {
             let message = event.message.as_ref()?;
@@ -219,7 +219,7 @@ impl Failing {
             "SignatureValidationFailed" => return Said::Unsigned,
             _ => {}
         }
-        // A tag such as `v1.403` is no answer of a registry.
+        // A tag such as `v1.403` must not count as a registry's status code.
         let message = self.message.replace(&self.image, "").to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| message.contains(word));
         if has(&["signaturevalidationfailed", "signature validation failed"]) {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::answer::{labelled, lines_of};
 use super::cause::{Cause, Code};
 
-/// Pods that are named of each group.
+/// Maximum number of pods that a group lists.
 const NAMED: usize = 5;
 
 #[derive(Debug, Serialize)]
@@ -15,7 +15,7 @@ pub(crate) struct Group {
     #[serde(flatten)]
     cause: Cause,
     pub pods: usize,
-    /// Of some pods: `NAMESPACE/NAME`.
+    /// `NAMESPACE/NAME` of some of the pods.
     names: Vec<String>,
 }
 
@@ -24,7 +24,7 @@ pub(crate) struct Group {
 pub(crate) struct Groups {
     /// Pods that can't pull.
     pub pods: usize,
-    /// The largest first.
+    /// Largest first.
     pub groups: Vec<Group>,
 }
 
@@ -35,7 +35,7 @@ impl Groups {
         let mut pods = 0;
         for (cause, mut names) in found {
             pods += names.len();
-            // What differs from pod to pod, such as its node or its Deployment, makes no group.
+            // Facts that differ between pods, such as the node or the Deployment, don't form groups.
             let apart = match cause.code {
                 Code::CredentialsRefused | Code::OutsideScope => cause.command.clone(),
                 Code::ImageNotFound | Code::InvalidImageName => cause.message.clone(),

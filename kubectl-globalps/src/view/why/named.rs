@@ -1,9 +1,9 @@
-//! Which image a message of the kubelet or of the runtime names. Pure.
+//! Finds the image that a message of the kubelet or runtime names. Pure.
 
 use globalps_dockerconfig::{DockerConfig, explain};
 use globalps_registry::ImageName;
 
-/// What stands before the sandbox image in the messages of the runtimes; the image ends with a quote, or with a space.
+/// The text before the sandbox image in each runtime's message, and the character that ends the image.
 const BEFORE: [(&str, char); 5] = [
     ("sandbox image \"", '"'),
     ("pause image \"", '"'),
@@ -12,7 +12,7 @@ const BEFORE: [(&str, char); 5] = [
     ("docker://", ' '),
 ];
 
-/// The ways that kubelets and runtimes write the image.
+/// The spellings that kubelets and runtimes use for the image.
 fn spellings(image: &str) -> Vec<String> {
     let mut all = vec![image.to_owned()];
     if let Ok(found) = explain(&DockerConfig::default(), image) {
@@ -30,19 +30,19 @@ fn spellings(image: &str) -> Vec<String> {
     all
 }
 
-/// Whether this is the image, in the words of a node's status.
+/// Whether this name in a node's status stands for the image.
 pub(crate) fn is_spelled(name: &str, image: &str) -> bool {
     spellings(image).iter().any(|it| it == name)
 }
 
-/// Whether the message names this image, and not one whose name is longer.
+/// Whether the message names this image, and not one with a longer name.
 pub(super) fn names(message: &str, image: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
     let is_named = |spelling: &str| {
         let mut found = message.match_indices(spelling);
         found.any(|(at, _)| {
             let (before, after) = (&message[..at], &message[at + spelling.len()..]);
-            // A colon of a sentence is followed by a space.
+            // A colon in a sentence is followed by a space.
             let after = after.strip_prefix(':').map_or(after, |rest| {
                 if rest.is_empty() || rest.starts_with(' ') {
                     ""
@@ -56,7 +56,7 @@ pub(super) fn names(message: &str, image: &str) -> bool {
     spellings(image).iter().any(|it| is_named(it))
 }
 
-/// The image that a runtime could not pull for a pod's sandbox; `None`: the sandbox failed for another reason.
+/// The sandbox image that a runtime could not pull; `None` if the sandbox failed for another reason.
 pub(super) fn sandbox_image(message: &str) -> Option<&str> {
     BEFORE.iter().find_map(|(before, end)| {
         let (_, rest) = message.split_once(before)?;
@@ -65,7 +65,7 @@ pub(super) fn sandbox_image(message: &str) -> Option<&str> {
     })
 }
 
-/// Whose words a message is.
+/// The runtime that produced a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runtime {
     Containerd,

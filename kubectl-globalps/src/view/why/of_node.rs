@@ -4,7 +4,7 @@ use super::cause::{Cause, Code, Evidence};
 use super::named::Runtime;
 
 impl Evidence<'_> {
-    /// `why`: the runtime's message, or the answer of the registry to this machine.
+    /// `why`: the runtime's message, or the registry's answer to this machine.
     pub(super) fn unreachable(&self, why: &str) -> Cause {
         if let Some(hint) = self.certificate(&self.failing.message) {
             return self.of(
@@ -37,7 +37,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// What to do, where the message is about the registry's certificate.
+    /// The hint, if the message is about the registry's certificate.
     fn certificate(&self, message: &str) -> Option<String> {
         let message_of = message.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| message_of.contains(word));
@@ -56,7 +56,7 @@ impl Evidence<'_> {
             return Some("name the registry in the image as its certificate does".to_owned());
         }
         let node = self.node();
-        // The runtimes read them at each pull.
+        // The runtimes read these files at each pull.
         let containerd = format!(
             "write the authority's certificate to `/etc/containerd/certs.d/{registry}/ca.crt`, and to `hosts.toml` beside it `server = \"https://{registry}\"`, `[host.\"https://{registry}\"]` and `ca = \"/etc/containerd/certs.d/{registry}/ca.crt\"`; containerd's `config_path` must be `/etc/containerd/certs.d`"
         );

@@ -1,4 +1,4 @@
-//! Causes that lie in the pod or in its Secrets, which their owner changes. Pure.
+//! Causes in the pod or its Secrets, which their owner has to fix. Pure.
 
 use super::cause::{Cause, Code, Evidence};
 use super::facts::PodSeen;
@@ -31,7 +31,7 @@ impl Evidence<'_> {
         )
     }
 
-    /// The command that names another image; empty: none can.
+    /// The command that sets another image; empty if none can.
     fn set_image(&self, image: &str) -> String {
         let PodSeen {
             namespace,
@@ -53,7 +53,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Of a pod, only the images of its containers can change.
+    /// The pod itself can't be edited: only the images of its containers can change.
     fn edit_workload(&self) -> String {
         let namespace = quoted(&self.pod.namespace);
         let workload = self.pod.workload.as_deref();
@@ -61,7 +61,7 @@ impl Evidence<'_> {
         workload.map(edit).unwrap_or_default()
     }
 
-    /// With where the image is named, if that is not what the command changes.
+    /// The hint, and where the image is named if the command changes something else.
     fn with_place(&self, hint: &str) -> String {
         let place = match &self.failing.used {
             Use::Volume(name) => format!("the image is the `reference` of volume `{name}`"),
@@ -78,7 +78,7 @@ impl Evidence<'_> {
         format!("{place}{between}{hint}")
     }
 
-    /// The kubelet says the same whether it has no such image, or may not give it to this pod.
+    /// The kubelet reports the same whether the image is missing, or may not be used by this pod.
     pub(super) fn never_pulled(&self) -> Cause {
         let (image, node) = (&self.failing.image, &self.pod.node);
         let field = match self.failing.used {
@@ -122,7 +122,7 @@ impl Evidence<'_> {
         )
     }
 
-    /// Neither the pod nor globalps has a part in it.
+    /// Neither the pod's nor globalps' credentials apply to the sandbox image.
     pub(super) fn sandbox(&self) -> Cause {
         let (registry, image, message) =
             (self.registry, &self.failing.image, &self.failing.message);
@@ -145,7 +145,7 @@ impl Evidence<'_> {
         )
     }
 
-    /// One Secret of the pod that the kubelet can't read keeps it from trying any credential.
+    /// A single Secret that the kubelet can't read prevents it from trying any credential of the pod.
     pub(super) fn secret_unreadable(&self, source: &str, origin: &Origin) -> Cause {
         let (command, hint) = self.edit(source, origin);
         self.of(
@@ -156,7 +156,7 @@ impl Evidence<'_> {
         )
     }
 
-    /// The command that changes a Secret of the pod, and whose it is.
+    /// The command that changes a Secret of the pod, and the Secret's owner.
     pub(super) fn edit(&self, source: &str, origin: &Origin) -> (String, String) {
         if let Origin::Catalog(namespace, name) = origin {
             return (
@@ -183,9 +183,9 @@ impl Evidence<'_> {
             kept,
             ..
         } = self.pod;
-        // Without a controller, deleting it would not bring it back.
+        // Without a controller, nothing would recreate the deleted pod.
         let command = match kept {
-            // The new pod would not have it.
+            // A new pod would not have the ephemeral container.
             None if self.failing.used != Use::Ephemeral => format!(
                 "kubectl -n {} delete pod {}",
                 quoted(namespace),

@@ -1,4 +1,4 @@
-//! What else keeps a pod from running, where its images are there. Pure.
+//! Other causes that prevent a pod from running although its images are available. Pure.
 
 use k8s_openapi::api::core::v1::{Event, Pod};
 
@@ -7,7 +7,7 @@ use super::facts::PodSeen;
 use super::failing::{own, waits_for_sandbox};
 use crate::view::owner::containers;
 
-/// Why the pod doesn't run where its images are there; `None`: nothing is wrong. `events`: of pods of this name.
+/// Why a pod doesn't run although its images are available; `None` if nothing is wrong. `events`: of pods of this name.
 pub(crate) fn not_an_image(pod: &Pod, events: &[Event]) -> Option<Cause> {
     let seen = PodSeen::of(pod);
     let PodSeen {
@@ -53,7 +53,7 @@ pub(crate) fn not_an_image(pod: &Pod, events: &[Event]) -> Option<Cause> {
         let why = status.message.clone().or(status.reason).unwrap_or_default();
         return Some(cause(format!("the pod failed: {why}"), describe));
     }
-    // What the kubelet does before it starts a container is in no state of one: volumes, network, sandbox.
+    // Before the first container starts, no container status shows errors of volumes, network or sandbox.
     if waits_for_sandbox(&status) {
         let own = own(pod, events);
         let newest = own

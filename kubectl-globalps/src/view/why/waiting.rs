@@ -12,12 +12,12 @@ use crate::cli::Span;
 use crate::terminal::few;
 use crate::view::owner::kept;
 
-/// The kubelet's longest delay between two pulls of an image.
+/// The kubelet's maximum backoff between two pulls of an image.
 pub(crate) const BACKOFF: Duration = Duration::from_mins(5);
-/// Pods that are named of one reason.
+/// Maximum number of pods that are listed per reason.
 const NAMED: usize = 5;
 
-/// The registries that were added, and for whom.
+/// The registries that were added, and their scope.
 pub(crate) struct Added {
     config: DockerConfig,
     /// `None`: for every pod.
@@ -37,25 +37,25 @@ impl Added {
         }
     }
 
-    /// Whether one of them has the image, for the pods of the scope.
+    /// Whether one of the registries has the image, and the pods are in the scope.
     pub(crate) fn serves(&self, image: &str) -> bool {
         attempts(&[&self.config], image).is_ok_and(|tries| !tries.is_empty())
     }
 }
 
-/// A pod that waits for an image of them.
+/// A pod that waits for an image of these registries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub namespace: String,
     pub name: String,
     pub uid: String,
     pub resource_version: String,
-    /// Why it must not be evicted; `None`: it may.
+    /// Why the pod must not be evicted; `None` if it may be.
     pub kept: Option<&'static str>,
 }
 
 impl Waiting {
-    /// `None`: it does not wait for one of these images.
+    /// `None` if the pod does not wait for such an image.
     pub(crate) fn of(pod: &Pod, added: &Added) -> Option<Self> {
         let identity = PodIdentity {
             namespace: pod.namespace().unwrap_or_default(),
@@ -75,7 +75,7 @@ impl Waiting {
                 failing.said(),
                 Said::InvalidName | Said::NeverPulled | Said::Unsigned | Said::NotAccess
             );
-            // Who debugs a pod that runs would lose it.
+            // Evicting the pod would end a debugging session in a running pod.
             failing.used != Use::Ephemeral && can_pull && added.serves(&failing.image)
         });
         (is_covered && waits).then(|| Self {
@@ -92,7 +92,7 @@ impl Waiting {
     }
 }
 
-/// How many wait, and until when at most; `registries` in words.
+/// How many pods wait, and how long at most. `registries`: as text.
 pub(crate) fn summary(number: usize, registries: &str) -> String {
     let (pods, each) = match number {
         1 => ("1 pod waits".to_owned(), "its kubelet"),
@@ -104,7 +104,7 @@ pub(crate) fn summary(number: usize, registries: &str) -> String {
     )
 }
 
-/// Pods with the reason, a line each reason.
+/// The pods by reason, one line per reason.
 pub(crate) fn untouched(left: &[(String, &'static str)]) -> Vec<String> {
     let mut reasons: Vec<&str> = left.iter().map(|(_, reason)| *reason).collect();
     reasons.sort_unstable();

@@ -57,8 +57,8 @@ fn config(text: &str) -> DockerConfig {
 }
 
 /// The state after revision 1 was applied to a node with this file.
-fn synced(snapshot: &str) -> State {
-    let mut state = State::new(file(snapshot), 1);
+fn synced(snapshot: &str) -> JournalState {
+    let mut state = JournalState::new(file(snapshot), 1);
     let existing = parsed(&file(snapshot)).unwrap_or_default();
     let merged = merge_on_node(&existing, &config(OURS), &[], &[]);
     state.managed = ManagedEntries::of(&merged);
@@ -66,8 +66,8 @@ fn synced(snapshot: &str) -> State {
     state
 }
 
-fn with_step(step: Step) -> Change {
-    Change {
+fn with_step(step: Step) -> PendingChange {
+    PendingChange {
         task: task(1),
         step,
         restart: true,
@@ -86,7 +86,7 @@ fn with_step(step: Step) -> Change {
 
 #[test]
 fn only_a_change_that_takes_effect_with_a_restart_restarts() {
-    let with = |restart| Change {
+    let with = |restart| PendingChange {
         restart,
         ..with_step(Step::Forward)
     };
@@ -113,7 +113,7 @@ fn only_a_change_that_takes_effect_with_a_restart_restarts() {
 /// The decision as one line.
 fn line(
     task: Option<&Task>,
-    state: Option<&State>,
+    state: Option<&JournalState>,
     content: &str,
     desired: Option<&str>,
 ) -> String {
@@ -123,7 +123,7 @@ fn line(
 
 fn facts<'a>(
     task: Option<&'a Task>,
-    state: Option<&'a State>,
+    state: Option<&'a JournalState>,
     file: &'a FileSnapshot,
     desired: Option<&'a Content>,
 ) -> NodeFacts<'a> {
@@ -181,7 +181,7 @@ fn every_decision_follows_from_the_facts() {
         ..task(1)
     };
     let mut failed = synced("");
-    failed.failed = Some(Failure {
+    failed.failed = Some(FailedTask {
         task: two.clone(),
         error: "why".to_owned(),
         stuck: false,
@@ -397,7 +397,7 @@ fn with_managed_entries_a_file_is_private_then_has_its_old_mode() {
     let mut in_force = synced(OWN);
     in_force.snapshot = file(OWN).with_mode(Some(0o644));
     in_force.mode = Some(0o644);
-    let first = State::new(file(OWN).with_mode(Some(0o644)), 0);
+    let first = JournalState::new(file(OWN).with_mode(Some(0o644)), 0);
     let mut with_theirs = in_force.clone();
     with_theirs.snapshot = file("");
     #[rustfmt::skip]
@@ -467,7 +467,7 @@ fn with_managed_entries_a_file_is_private_then_has_its_old_mode() {
 fn a_mode_set_meanwhile_is_narrowed_and_restored_on_rollback() {
     let (desired, task) = (content(OURS), task(1));
     let before = file(OWN).with_mode(Some(0o644));
-    let state = State::new(before.clone(), 0);
+    let state = JournalState::new(before.clone(), 0);
     let Action::Begin { change, .. } = decide(&facts(Some(&task), None, &before, Some(&desired)))
     else {
         panic!("not begun")
@@ -484,7 +484,7 @@ fn a_mode_set_meanwhile_is_narrowed_and_restored_on_rollback() {
 fn a_kubelet_that_is_down_starts_unless_a_change_restarts_it() {
     let (one, two) = (task(1), task(2));
     let mut down = synced("");
-    down.failed = Some(Failure {
+    down.failed = Some(FailedTask {
         task: two.clone(),
         error: "why".to_owned(),
         stuck: true,
@@ -521,7 +521,7 @@ fn a_kubelet_that_is_down_starts_unless_a_change_restarts_it() {
 #[test]
 fn what_is_in_force_is_maintained_beside_a_failed_task() {
     let two = task(2);
-    let failure = Failure {
+    let failure = FailedTask {
         task: two.clone(),
         error: "why".to_owned(),
         stuck: false,
@@ -561,7 +561,7 @@ fn what_is_in_force_is_maintained_beside_a_failed_task() {
             "{sentence}: {line}"
         );
     }
-    let mut nothing = State::new(file(OWN), 0);
+    let mut nothing = JournalState::new(file(OWN), 0);
     nothing.failed = Some(failure.clone());
     assert_eq!(line(Some(&two), Some(&nothing), OWN, Some(NEWER)), "Reject");
 
@@ -618,7 +618,7 @@ fn a_repair_is_tried_again_until_something_else_is_assigned() {
         .with_content(1, &content(OURS), &config, None)
         .unwrap();
     let mut state = synced("");
-    state.change = Some(Change {
+    state.change = Some(PendingChange {
         restart: false,
         provider: Some(ProviderChange {
             before: side.clone(),
@@ -656,8 +656,8 @@ fn newer_content_shares_a_pending_restart() {
     let (one, two, restore) = (task(1), task(2), task(0));
     let existing = parsed(&file(OWN)).unwrap();
     let merged = merge_on_node(&existing, &config(OURS), &[], &[]);
-    let mut state = State::new(file(OWN), 0);
-    state.change = Some(Change {
+    let mut state = JournalState::new(file(OWN), 0);
+    state.change = Some(PendingChange {
         target: file(OWN_AND_OURS),
         target_managed: ManagedEntries::of(&merged),
         before: file(OWN),
@@ -798,7 +798,7 @@ fn an_update_finds_the_nodes_own_file_and_none_changes_it() {
     let step = |step, started_from: Option<&str>| {
         let mut state = synced(OWN);
         let started_from = started_from.map(str::to_owned);
-        state.change = Some(Change {
+        state.change = Some(PendingChange {
             started_from,
             target: file(OWN_AND_OURS),
             target_managed: state.managed.clone(),
@@ -839,7 +839,7 @@ fn an_update_finds_the_nodes_own_file_and_none_changes_it() {
 }
 
 /// The state after this change.
-fn after(state: &State, file: &FileSnapshot, action: Action) -> State {
+fn after(state: &JournalState, file: &FileSnapshot, action: Action) -> JournalState {
     let Action::Begin { change, is_own, .. } = action else {
         panic!("not begun")
     };
@@ -877,7 +877,7 @@ fn what_another_process_wrote_over_ours_is_restored() {
     ] {
         let desired = content(ours);
         let original = file(OLD);
-        let first = State::new(original.clone(), 0);
+        let first = JournalState::new(original.clone(), 0);
         let begun = decide(&facts(Some(&one), None, &original, Some(&desired)));
         let state = after(&first, &original, begun);
         let found = file(found);
@@ -895,7 +895,7 @@ fn what_another_process_wrote_over_ours_is_restored() {
         );
     }
     // A tool that puts back a file from before a rotation.
-    let first = State::new(file(""), 0);
+    let first = JournalState::new(file(""), 0);
     let begun = decide(&facts(Some(&one), None, &file(""), Some(&content(OURS))));
     let state = after(&first, &file(""), begun);
     let desired = content(NEWER);
@@ -925,7 +925,7 @@ fn an_update_that_shares_entries_with_ours_wrote_the_file() {
     let (task, desired) = (task(1), content(BOTH));
     for original in ["", OURS] {
         let original = file(original);
-        let first = State::new(original.clone(), 0);
+        let first = JournalState::new(original.clone(), 0);
         let begun = decide(&facts(Some(&task), None, &original, Some(&desired)));
         let state = after(&first, &original, begun);
         for (found, expected) in [
@@ -1019,7 +1019,7 @@ fn entries_written_meanwhile_stay_forward_and_back() {
             FileSnapshot::File { bytes, .. } => String::from_utf8_lossy(bytes).into_owned(),
         };
         let desired = self::content(OURS);
-        let (task, state, before) = (task(1), State::new(file(before), 0), file(before));
+        let (task, state, before) = (task(1), JournalState::new(file(before), 0), file(before));
         let facts = facts(Some(&task), None, &before, Some(&desired));
         let Action::Begin { change, .. } = decide(&facts) else {
             panic!("{sentence}: not begun")
@@ -1036,14 +1036,14 @@ fn entries_written_meanwhile_stay_forward_and_back() {
         rebase(
             &with_step(Step::Forward),
             &file("{"),
-            &State::new(FileSnapshot::Absent, 0)
+            &JournalState::new(FileSnapshot::Absent, 0)
         )
         .is_none()
     );
 }
 
 /// The text of a restore from this state.
-fn restore_text(state: &State, content: &str) -> String {
+fn restore_text(state: &JournalState, content: &str) -> String {
     let (task, desired) = (task(0), self::content("{}"));
     let found = file(content);
     let facts = facts(Some(&task), Some(state), &found, Some(&desired));
@@ -1065,7 +1065,7 @@ fn every_own_entry_survives_a_file_that_is_written_meanwhile() {
     let Action::Begin { change, .. } = decide(&first) else {
         panic!("not begun")
     };
-    let state = State::new(before.clone(), 0);
+    let state = JournalState::new(before.clone(), 0);
     let rebased = rebase(&change, &file(TWO), &state).unwrap();
     assert_eq!(rebased.target_managed.overridden().len(), 2);
     assert_eq!(rebased.before, before, "a rollback keeps both spellings");
@@ -1146,7 +1146,7 @@ fn with_scopes() -> ProviderConfig {
 }
 
 /// The facts and the state once the provider delivers revision 1.
-fn in_force(tokens: bool) -> (ProviderFacts, State) {
+fn in_force(tokens: bool) -> (ProviderFacts, JournalState) {
     let mut facts = provider_facts();
     facts.tokens = Some(tokens);
     let config = with_scopes();
@@ -1160,7 +1160,7 @@ fn in_force(tokens: bool) -> (ProviderFacts, State) {
         is_beside_others: false,
     };
     facts.has_program = true;
-    let mut state = State::new(file(OWN), 1);
+    let mut state = JournalState::new(file(OWN), 1);
     state.revision = revision(1);
     state.provider = side.installed;
     (facts, state)
@@ -1367,7 +1367,7 @@ fn a_newer_rotation_still_restarts_for_settings_written_before() {
     };
     let (file, newest) = (file(OWN), task(3));
     for (is_pending, expected) in [(true, "provider, own, restart"), (false, "provider, own")] {
-        state.change = is_pending.then(|| Change {
+        state.change = is_pending.then(|| PendingChange {
             task: task(2),
             target: file.clone(),
             before: file.clone(),
@@ -1491,7 +1491,7 @@ fn the_provider_changes_only_with_an_assignment() {
     let side = new
         .with_content(1, &by_provider(OURS, &[]), &with_scopes(), None)
         .unwrap();
-    let mut provided = State::new(FileSnapshot::Absent, 1);
+    let mut provided = JournalState::new(FileSnapshot::Absent, 1);
     provided.revision = revision(1);
     provided.applied = Some(task(1));
     provided.provider.clone_from(&side.installed);

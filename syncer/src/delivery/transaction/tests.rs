@@ -12,7 +12,7 @@ use super::*;
 use crate::delivery::writes::write;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
-use crate::node::state::{Installed, ProviderChange, Superseded, Task};
+use crate::node::state::{InstalledProvider, ProviderChange, Superseded, Task};
 use crate::node::systemd::ProviderFlag;
 
 /// Fails the first `failures` restarts, and counts all of them.
@@ -25,7 +25,7 @@ struct Fake {
     /// systemd does not list the processes.
     is_unlisted: bool,
     cooldown: Duration,
-    /// What another process writes, and where, while the kubelet starts.
+    /// What another process writes while the kubelet starts, and to which file.
     written_meanwhile: Option<(PathBuf, &'static str)>,
     /// The state directory, which can't be written any more once the kubelet was started.
     full_disk: Option<PathBuf>,
@@ -101,7 +101,7 @@ impl Kubelet for Fake {
 const OLD: &str = r#"{"auths":{"old.registry.com":{"auth":"b2xkOnRlc3Q="}}}"#;
 const NEW: &str = r#"{"auths":{"test.registry.com":{"auth":"dGVzdDp0ZXN0"}}}"#;
 
-/// For a node whose program is `program` next to the file.
+/// A provider whose program is `program` next to the file.
 fn provider(path: &Path) -> Provider {
     let path = HostPath {
         here: path.to_owned(),
@@ -155,8 +155,8 @@ fn revision(number: i64) -> Revision {
     Revision::new(number, id)
 }
 
-fn change(before: &FileSnapshot, number: i64, restart: bool) -> Change {
-    Change {
+fn change(before: &FileSnapshot, number: i64, restart: bool) -> PendingChange {
+    PendingChange {
         task: Task {
             uid: "u".to_owned(),
             generation: 1,
@@ -203,7 +203,7 @@ async fn a_change_is_in_force_or_rolled_back() {
     ];
     for (sentence, before, restart, failures, restarts, after, in_force) in cases {
         let node = Node::with(before);
-        let mut state = State::new(image(before), 0);
+        let mut state = JournalState::new(image(before), 0);
         let mut kubelet = Fake {
             failures,
             ..Fake::default()
@@ -216,7 +216,7 @@ async fn a_change_is_in_force_or_rolled_back() {
         assert_eq!(on_disk(&node.path).as_deref(), after, "{sentence}");
         assert_eq!(kubelet.restarts, restarts, "{sentence}");
         assert_eq!(
-            outcome == Outcome::InForce,
+            outcome == ChangeOutcome::InForce,
             in_force,
             "{sentence}: {outcome:?}"
         );
@@ -233,7 +233,10 @@ async fn a_change_is_in_force_or_rolled_back() {
         );
         if failures == 9 && restart {
             assert!(
-                matches!(outcome, Outcome::RolledBack(Failure { stuck: true, .. })),
+                matches!(
+                    outcome,
+                    ChangeOutcome::RolledBack(FailedTask { stuck: true, .. })
+                ),
                 "{sentence}"
             );
         }
@@ -273,8 +276,8 @@ async fn a_change_interrupted_at_any_step_is_continued() {
     ];
     for (sentence, step, written, (forward, back), taken_up, restarts, after) in cases {
         let node = Node::with(Some(if written { NEW } else { OLD }));
-        let mut state = State::new(image(Some(OLD)), 0);
-        state.change = Some(Change {
+        let mut state = JournalState::new(image(Some(OLD)), 0);
+        state.change = Some(PendingChange {
             step,
             started_from: forward,
             back_from: back,
@@ -310,7 +313,7 @@ async fn without_the_bus_a_change_waits_then_has_one_restart() {
         ("an error in the middle of the restart", 2, true, true),
     ] {
         let node = Node::with(Some(OLD));
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         let mut kubelet = Fake {
             bus_until: Some(bus_until),
             is_answered,
@@ -333,20 +336,20 @@ async fn without_the_bus_a_change_waits_then_has_one_restart() {
 
         let state = node.journal.load().unwrap();
         assert_eq!(state.is_some(), written, "{sentence}");
-        let mut state = state.unwrap_or_else(|| State::new(image(Some(OLD)), 0));
+        let mut state = state.unwrap_or_else(|| JournalState::new(image(Some(OLD)), 0));
         let mut kubelet = Fake::default();
         let mut transaction = node.transaction(&mut kubelet);
         let outcome = match state.change {
             Some(_) => transaction.resume(&mut state).await.unwrap(),
             None => transaction.begin(&mut state, change).await.unwrap(),
         };
-        assert_eq!(outcome, Outcome::InForce, "{sentence}");
+        assert_eq!(outcome, ChangeOutcome::InForce, "{sentence}");
         assert_eq!(on_disk(&node.path).as_deref(), Some(NEW), "{sentence}");
         assert_eq!(kubelet.restarts, 1, "{sentence}");
     }
 }
 
-/// With `restart: Never` the pod has no bus, and the journal may have a change of the pod before it.
+/// With `restart: Never` the pod has no bus, but the journal may contain a change of the previous pod.
 #[tokio::test(start_paused = true)]
 async fn a_change_whose_restart_is_waived_needs_no_bus() {
     let asked = Some("0".to_owned());
@@ -370,8 +373,8 @@ async fn a_change_whose_restart_is_waived_needs_no_bus() {
         ),
     ] {
         let node = Node::with(Some(NEW));
-        let mut state = State::new(image(Some(OLD)), 0);
-        let mut begun = Change {
+        let mut state = JournalState::new(image(Some(OLD)), 0);
+        let mut begun = PendingChange {
             step,
             started_from,
             back_from,
@@ -396,7 +399,7 @@ async fn a_change_whose_restart_is_waived_needs_no_bus() {
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_just_restarted_restarts_after_the_cooldown() {
     let node = Node::with(None);
-    let mut state = State::new(FileSnapshot::Absent, 0);
+    let mut state = JournalState::new(FileSnapshot::Absent, 0);
     let cooldown = Duration::from_secs(7);
     let mut kubelet = Fake {
         cooldown,
@@ -405,24 +408,24 @@ async fn a_kubelet_just_restarted_restarts_after_the_cooldown() {
     let mut transaction = node.transaction(&mut kubelet);
     let change = change(&FileSnapshot::Absent, 4, true);
     let outcome = transaction.begin(&mut state, change).await.unwrap();
-    assert_eq!(outcome, Outcome::Written(cooldown));
+    assert_eq!(outcome, ChangeOutcome::Written(cooldown));
     assert_eq!(on_disk(&node.path).as_deref(), Some(NEW));
     transaction.kubelet.cooldown = Duration::ZERO;
     let outcome = transaction.resume(&mut state).await.unwrap();
-    assert_eq!((outcome, kubelet.restarts), (Outcome::InForce, 1));
+    assert_eq!((outcome, kubelet.restarts), (ChangeOutcome::InForce, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_restore_only_the_number_of_restarts_is_left() {
     let node = Node::with(Some(NEW));
-    let mut state = State::new(image(None), 6);
+    let mut state = JournalState::new(image(None), 6);
     state.revision = revision(3);
     let failed = Task {
         uid: "u".to_owned(),
         generation: 1,
         revision: revision(2),
     };
-    state.failed = Some(Failure {
+    state.failed = Some(FailedTask {
         task: failed,
         error: String::new(),
         stuck: false,
@@ -431,13 +434,13 @@ async fn after_a_restore_only_the_number_of_restarts_is_left() {
     });
     let mut kubelet = Fake::default();
     let mut transaction = node.transaction(&mut kubelet);
-    let restore = Change {
+    let restore = PendingChange {
         target: image(None),
         ..change(&image(Some(NEW)), 0, true)
     };
     assert_eq!(
         transaction.begin(&mut state, restore).await.unwrap(),
-        Outcome::InForce
+        ChangeOutcome::InForce
     );
     assert_eq!(on_disk(&node.path), None);
     assert_eq!(state.revision, Revision::NONE);
@@ -448,7 +451,7 @@ async fn after_a_restore_only_the_number_of_restarts_is_left() {
 #[tokio::test(start_paused = true)]
 async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
     let node = Node::with(Some(OLD));
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake::default();
     let mut transaction = node.transaction(&mut kubelet);
     transaction
@@ -460,7 +463,7 @@ async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
         .await
         .unwrap();
     assert!(
-        matches!(outcome, Outcome::RolledBack(Failure { error, stuck: false, .. }) if error == "it died")
+        matches!(outcome, ChangeOutcome::RolledBack(FailedTask { error, stuck: false, .. }) if error == "it died")
     );
     assert_eq!(on_disk(&node.path).as_deref(), Some(OLD));
     assert_eq!(
@@ -473,7 +476,7 @@ async fn the_file_is_restored_if_the_kubelet_dies_under_observation() {
 async fn an_unwritable_file_causes_no_change_and_no_restart() {
     let node = Node::with(None);
     fs::create_dir(&node.path).unwrap();
-    let mut state = State::new(FileSnapshot::Absent, 0);
+    let mut state = JournalState::new(FileSnapshot::Absent, 0);
     let mut kubelet = Fake::default();
     let mut transaction = node.transaction(&mut kubelet);
     let error = transaction
@@ -493,7 +496,7 @@ const THEIRS: &str =
 async fn entries_written_between_the_decision_and_the_change_stay() {
     for before in [image(None), image(Some(OLD))] {
         let node = Node::with(None);
-        let mut state = State::new(before.clone(), 0);
+        let mut state = JournalState::new(before.clone(), 0);
         let mut kubelet = Fake::default();
         let change = change(&before, 4, true);
         file::replace(&node.path, &image(Some(THEIRS))).unwrap();
@@ -511,7 +514,7 @@ async fn entries_written_between_the_decision_and_the_change_stay() {
 async fn content_in_force_was_written_despite_a_concurrent_writer() {
     for _ in 0..20 {
         let node = Node::with(Some(OLD));
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         let mut kubelet = Fake::default();
         let is_over = Arc::new(AtomicBool::new(false));
         let writer = std::thread::spawn({
@@ -532,7 +535,10 @@ async fn content_in_force_was_written_despite_a_concurrent_writer() {
         is_over.store(true, Ordering::Relaxed);
         writer.join().unwrap();
         match outcome {
-            Ok(outcome) => assert_eq!((outcome, state.revision.number), (Outcome::InForce, 4)),
+            Ok(outcome) => assert_eq!(
+                (outcome, state.revision.number),
+                (ChangeOutcome::InForce, 4)
+            ),
             Err(error) => {
                 assert!(error.to_string().contains("at the same time"), "{error}");
                 assert!(state.change.is_some(), "it continues");
@@ -557,8 +563,8 @@ async fn entries_of_a_superseded_change_are_not_foreign() {
         (AND_THEIRS, false, true),
     ] {
         let node = Node::with(Some(on_disk_now));
-        let mut state = State::new(FileSnapshot::Absent, 0);
-        let change = Change {
+        let mut state = JournalState::new(FileSnapshot::Absent, 0);
+        let change = PendingChange {
             target_managed: managed(&target),
             superseded: Some(Superseded {
                 file: image(Some(BETWEEN)),
@@ -591,8 +597,8 @@ async fn entries_written_meanwhile_survive_change_and_rollback() {
         (Step::Forward, "{", "a write of an invalid credentials file"),
     ] {
         let node = Node::with(Some(content));
-        let mut state = State::new(image(Some(OLD)), 0);
-        state.change = Some(Change {
+        let mut state = JournalState::new(image(Some(OLD)), 0);
+        state.change = Some(PendingChange {
             step,
             started_from: (step == Step::Back).then(|| "0".to_owned()),
             ..change(&image(Some(OLD)), 4, true)
@@ -634,11 +640,13 @@ impl Node {
         let answer = if program_works { &*answer } else { "{}" };
         let script = format!("#!/bin/sh\ncat > /dev/null\nprintf %s '{answer}'\n");
         fs::write(node.path.with_file_name("program"), script).unwrap();
-        node.journal.save(&State::new(image(Some(OLD)), 0)).unwrap();
+        node.journal
+            .save(&JournalState::new(image(Some(OLD)), 0))
+            .unwrap();
         node
     }
 
-    fn change(&self, is_out: bool) -> Change {
+    fn change(&self, is_out: bool) -> PendingChange {
         let disk = self.provider.read().unwrap();
         let with = self.provider.with(&disk, installed()).unwrap();
         let without = self.provider.without(&disk).unwrap();
@@ -648,7 +656,7 @@ impl Node {
             (without, with)
         };
         let (file_before, file_target) = if is_out { (OLD, NEW) } else { (NEW, OLD) };
-        Change {
+        PendingChange {
             target: image(Some(file_target)),
             provider: Some(ProviderChange {
                 before,
@@ -661,14 +669,14 @@ impl Node {
     }
 
     /// The files that the change writes before others.
-    fn write_first(&self, change: &Change) -> Writes {
+    fn write_first(&self, change: &PendingChange) -> Writes {
         let mut kubelet = Fake::default();
         let writes = self.transaction(&mut kubelet).writes(change, true);
         writes.write_first(&self.provider).unwrap();
         writes
     }
 
-    fn write_all(&self, change: &Change) {
+    fn write_all(&self, change: &PendingChange) {
         let writes = self.write_first(change);
         writes.write_last(&self.provider).unwrap();
     }
@@ -699,12 +707,12 @@ impl Node {
     }
 }
 
-fn installed() -> Installed {
+fn installed() -> InstalledProvider {
     let content = Content {
         config: globalps_dockerconfig::parse(NEW.as_bytes()).unwrap(),
         ..Content::default()
     };
-    Installed {
+    InstalledProvider {
         data: FileSnapshot::Absent.with_bytes(render_data(4, &content)),
         config: ProviderConfig::default(),
         tokens: false,
@@ -724,7 +732,7 @@ async fn one_restart_sets_the_provider_up_before_entries_leave() {
     ];
     for (sentence, program_works, failures, has_flag, restarts, ends, is_of_provider) in cases {
         let node = Node::with_program(program_works);
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         let mut kubelet = Fake {
             failures,
             provider_config: has_flag.then(|| node.provider.config.host.display().to_string()),
@@ -736,7 +744,7 @@ async fn one_restart_sets_the_provider_up_before_entries_leave() {
             .begin(&mut state, change)
             .await;
         let failed = match outcome.unwrap() {
-            Outcome::RolledBack(failure) => Some(failure.is_of_provider),
+            ChangeOutcome::RolledBack(failure) => Some(failure.is_of_provider),
             _ => None,
         };
         assert_eq!(failed, is_of_provider, "{sentence}");
@@ -749,7 +757,7 @@ async fn one_restart_sets_the_provider_up_before_entries_leave() {
 #[tokio::test]
 async fn a_kubelet_that_is_down_starts_again_despite_a_full_disk() {
     let node = Node::with_program(true);
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
         failures: 1,
         full_disk: Some(node.path.with_file_name(".globalps")),
@@ -765,12 +773,12 @@ async fn a_kubelet_that_is_down_starts_again_despite_a_full_disk() {
 #[tokio::test]
 async fn a_file_that_could_not_be_read_again_is_not_written() {
     let node = Node::with_program(true);
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake::default();
     let large = format!("{NEW}{}", " ".repeat(4 << 20));
     let before = on_disk(&node.path);
     let change = change(&image(Some(OLD)), 4, true);
-    let change = Change {
+    let change = PendingChange {
         target: image(Some(&large)),
         ..change
     };
@@ -789,7 +797,7 @@ async fn a_file_that_could_not_be_read_again_is_not_written() {
 async fn the_provider_is_set_up_without_systemds_list_of_processes() {
     let _lock = PROGRAMS.lock().await;
     let node = Node::with_program(true);
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
         is_unlisted: true,
         ..Fake::default()
@@ -797,7 +805,7 @@ async fn the_provider_is_set_up_without_systemds_list_of_processes() {
     let change = node.change(false);
     let mut transaction = node.transaction(&mut kubelet);
     let outcome = transaction.begin(&mut state, change).await.unwrap();
-    assert_eq!(outcome, Outcome::InForce);
+    assert_eq!(outcome, ChangeOutcome::InForce);
     assert_eq!(node.has(), (OLD.to_owned(), true));
 }
 
@@ -805,7 +813,7 @@ async fn the_provider_is_set_up_without_systemds_list_of_processes() {
 async fn entries_written_during_the_start_with_the_provider_stay() {
     let _lock = PROGRAMS.lock().await;
     let node = Node::with_program(true);
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     let mut kubelet = Fake {
         provider_config: Some(node.provider.config.host.display().to_string()),
         written_meanwhile: Some((node.path.clone(), THEIRS)),
@@ -850,7 +858,7 @@ async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
                 if step == Step::Back {
                     change.failure = "why".to_owned();
                 }
-                let mut state = State::new(image(Some(OLD)), 0);
+                let mut state = JournalState::new(image(Some(OLD)), 0);
                 state.provider = is_out.then(installed);
                 state.change = Some(change);
                 node.journal.save(&state).unwrap();
@@ -891,7 +899,7 @@ async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
         ("the kubelet does not serve", true, false, false),
     ] {
         let node = Node::with_program(program_works);
-        let older = Installed {
+        let older = InstalledProvider {
             data: FileSnapshot::Absent.with_bytes(b"older".to_vec()),
             ..installed()
         };
@@ -904,7 +912,7 @@ async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
         change.before = image(Some(OLD));
         change.target = image(Some(OLD));
         change.restart = false;
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.provider = Some(older.clone());
         let mut kubelet = Fake {
             serves_since: serves,
@@ -915,7 +923,7 @@ async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
             .begin(&mut state, change)
             .await;
         assert_eq!(
-            outcome.unwrap() == Outcome::InForce,
+            outcome.unwrap() == ChangeOutcome::InForce,
             is_in_force,
             "{sentence}"
         );
@@ -966,7 +974,7 @@ async fn a_damaged_trial_and_a_trial_of_the_same_data_are_retried() {
         change.before = image(Some(OLD));
         change.target = image(Some(OLD));
         change.restart = false;
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.provider = Some(installed());
         let mut kubelet = Fake {
             serves_since: serves,
@@ -982,7 +990,7 @@ async fn a_damaged_trial_and_a_trial_of_the_same_data_are_retried() {
                 transaction.resume(&mut state).await.unwrap()
             }
         };
-        assert_eq!(outcome, Outcome::InForce, "{sentence}");
+        assert_eq!(outcome, ChangeOutcome::InForce, "{sentence}");
         assert_eq!(file::read(&data).unwrap(), installed().data, "{sentence}");
         assert_eq!(state.failed, None, "{sentence}");
     }
@@ -1008,7 +1016,7 @@ async fn what_can_not_be_installed_does_not_stay_in_the_journal() {
         }
         change.target = image(Some(OLD));
         change.restart = false;
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.provider = Some(installed());
         let mut transaction = node.transaction(&mut kubelet);
         let outcome = transaction.begin(&mut state, change).await;
@@ -1019,7 +1027,7 @@ async fn what_can_not_be_installed_does_not_stay_in_the_journal() {
             "{sentence}"
         );
         let outcome = transaction.begin(&mut state, removal).await.unwrap();
-        assert_eq!(outcome, Outcome::InForce, "{sentence}");
+        assert_eq!(outcome, ChangeOutcome::InForce, "{sentence}");
         assert_eq!(on_disk(&node.path).unwrap(), NEW, "{sentence}");
         assert!(state.provider.is_none(), "{sentence}");
     }
@@ -1036,7 +1044,7 @@ async fn flags_written_meanwhile_stay_or_end_the_setup() {
         ),
     ] {
         let node = Node::with_program(true);
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.change = Some(node.change(false));
         let path = node.path.with_file_name("kubeadm-flags.env");
         fs::write(&path, flags).unwrap();
@@ -1067,7 +1075,7 @@ async fn files_stay_while_another_process_restores_their_flags() {
     node.write_first(&change);
     let path = node.path.with_file_name("kubeadm-flags.env");
     let with = on_disk(&path).unwrap();
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     state.provider = Some(installed());
     let mut kubelet = Fake {
         written_meanwhile: Some((path.clone(), Box::leak(with.clone().into_boxed_str()))),
@@ -1081,7 +1089,7 @@ async fn files_stay_while_another_process_restores_their_flags() {
         assert!(file.here.exists(), "{}", file.here.display());
     }
     let outcome = transaction.resume(&mut state).await.unwrap();
-    assert_eq!(outcome, Outcome::InForce);
+    assert_eq!(outcome, ChangeOutcome::InForce);
     assert_eq!(kubelet.restarts, 2);
     assert_eq!(node.has(), (NEW.to_owned(), false));
 }
@@ -1097,11 +1105,11 @@ async fn the_provider_is_removed_though_another_flag_came_meanwhile() {
     let foreign = "--image-credential-provider-config=/etc/ecr.yaml";
     let with = on_disk(&path).unwrap().replace("--v=2", foreign);
     fs::write(&path, with).unwrap();
-    let mut state = State::new(image(Some(OLD)), 0);
+    let mut state = JournalState::new(image(Some(OLD)), 0);
     state.provider = Some(installed());
     let mut transaction = node.transaction(&mut kubelet);
     let outcome = transaction.begin(&mut state, change).await.unwrap();
-    assert_eq!(outcome, Outcome::InForce);
+    assert_eq!(outcome, ChangeOutcome::InForce);
     assert_eq!(on_disk(&path).unwrap(), FLAGS.replace("--v=2", foreign));
     assert!(!node.provider.data.here.exists());
 }
@@ -1132,7 +1140,7 @@ async fn files_stay_while_another_process_restores_a_configuration() {
         node.write_first(&change);
         let path = node.provider.config.here.clone();
         let with = on_disk(&path).unwrap();
-        let mut state = State::new(image(Some(OLD)), 0);
+        let mut state = JournalState::new(image(Some(OLD)), 0);
         state.provider = Some(installed());
         let mut kubelet = Fake {
             written_meanwhile: Some((path.clone(), Box::leak(with.clone().into_boxed_str()))),
@@ -1146,7 +1154,7 @@ async fn files_stay_while_another_process_restores_a_configuration() {
         assert!(node.provider.data.here.exists(), "{name}");
         let mut transaction = node.transaction(&mut kubelet);
         let outcome = transaction.resume(&mut state).await.unwrap();
-        assert_eq!(outcome, Outcome::InForce, "{name}");
+        assert_eq!(outcome, ChangeOutcome::InForce, "{name}");
         assert!(!node.provider.has_program(), "{name}");
         assert!(
             !on_disk(&path).unwrap_or_default().contains("globalps"),

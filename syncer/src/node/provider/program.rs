@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::{Provider, Way};
 use crate::node::file::{self, FileError, FileSnapshot, io_error};
-use crate::node::state::Installed;
+use crate::node::state::InstalledProvider;
 
 /// Deadline of one run of the program.
 const RUN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ impl Provider {
         if matches!(self.way, Way::Flags(_)) {
             // Files of other processes stay.
             let _ = fs::remove_dir(directory);
-            // Also if it was removed before a power cut.
+            // Needed even if the file was removed before a power cut.
             file::sync_parent(directory)?;
         }
         Ok(())
@@ -69,7 +69,7 @@ impl Provider {
 
     /// Runs the installed programs as the kubelet runs them. Fails unless their answers match the data; the error contains no
     /// credentials.
-    pub(crate) async fn check(&self, installed: &Installed) -> Result<(), String> {
+    pub(crate) async fn check(&self, installed: &InstalledProvider) -> Result<(), String> {
         let FileSnapshot::File { bytes, .. } = &installed.data else {
             return Err("the credential provider has no data".to_owned());
         };
@@ -105,7 +105,7 @@ impl Provider {
             .env_clear()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Its error output could name registries.
+            // The program's error output could name registries.
             .stderr(Stdio::null())
             .kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| failed(&error))?;

@@ -9,8 +9,8 @@ use crate::node::state::Obstacle;
 use crate::node::systemd::ProviderFlag;
 
 impl Provider {
-    /// Fails unless a kubelet with this flag has the configuration. Not every distribution shows flags in a command line; where
-    /// globalps adds them, they are visible.
+    /// Fails unless a kubelet with this flag has the configuration. Not every distribution shows flags in a command
+    /// line, but flags that globalps adds are visible.
     pub(crate) fn check_flag(&self, flag: &ProviderFlag) -> Result<(), String> {
         let expected = self.flag_value();
         let found = match (flag, &self.way) {
@@ -25,7 +25,7 @@ impl Provider {
         ))
     }
 
-    /// What the kubelet has in its flag.
+    /// The value of the kubelet's flag.
     fn flag_value(&self) -> &Path {
         match &self.way {
             Way::Directory => self.config.host.parent().unwrap_or(Path::new("/")),
@@ -33,7 +33,7 @@ impl Provider {
         }
     }
 
-    /// Why a kubelet with this flag does not read the configuration, on a node where its administrator set the flag.
+    /// Why a kubelet with this flag doesn't read the configuration, on a node whose administrator set the flag.
     pub(crate) fn unread(&self, flag: &ProviderFlag) -> Option<Obstacle> {
         if let Err(error) = self.check_flag(flag) {
             return Some(Obstacle::new(error));

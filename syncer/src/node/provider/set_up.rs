@@ -1,4 +1,4 @@
-//! Where the provider is on a node whose kubelet has flags for one already.
+//! Location of the provider on a node whose kubelet already has the flags for one.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use globalps_core::names::{KUBEADM_FLAGS_FILE, PROVIDER_BIN_DIR, PROVIDER_CONFIG
 use globalps_core::reasons::Reason;
 
 use super::{HostPath, Provider, Way};
-use crate::node::state::{Installed, Obstacle, SetUp};
+use crate::node::state::{InstalledProvider, Obstacle, SetUp};
 
 impl Way {
     /// Beside this data file, with flags in kubeadm's file.
@@ -26,8 +26,9 @@ impl Way {
 }
 
 impl Provider {
-    /// The same where it was set up, whichever paths this program was started with. Fails if they are not in its container.
-    pub(crate) fn of_installed(&self, installed: &Installed) -> Result<Self, Obstacle> {
+    /// The location where the provider was set up, independently of this program's paths. Fails if its container lacks
+    /// the directories.
+    pub(crate) fn of_installed(&self, installed: &InstalledProvider) -> Result<Self, Obstacle> {
         if installed.set_up == self.set_up() {
             return Ok(self.clone());
         }
@@ -52,7 +53,7 @@ impl Provider {
         Ok(self.at(Way::of((on_node(config), on_node(bin_dir)))))
     }
 
-    /// The same beside the credentials file, which every syncer reaches.
+    /// The location next to the credentials file, which every syncer can access.
     pub(super) fn own(&self) -> Self {
         self.at(Way::own(&self.data))
     }
@@ -115,7 +116,7 @@ mod tests {
         for (kubelet, started_with, set_up_with, expected) in cases {
             let file = path(&format!("{kubelet}/config.json"), "/k/config.json");
             let at = |paths| Provider::new("/program".into(), &file, paths);
-            let installed = Installed {
+            let installed = InstalledProvider {
                 data: FileSnapshot::Absent,
                 config: ProviderConfig::default(),
                 tokens: false,

@@ -144,7 +144,7 @@ fn foreign_configurations_get_entries_with_host_paths() {
             fs::write(&config, before).unwrap();
         }
         let disk = provider.read().unwrap();
-        let installed = Installed {
+        let installed = InstalledProvider {
             data: FileSnapshot::Absent,
             config: ProviderConfig::default(),
             tokens: false,
@@ -177,7 +177,7 @@ fn foreign_configurations_get_entries_with_host_paths() {
             fs::write(&config, content).unwrap();
         }
         let provider = set_up(here, &config, here);
-        let installed = Installed {
+        let installed = InstalledProvider {
             data: FileSnapshot::Absent,
             config: ProviderConfig::default(),
             tokens: false,
@@ -236,7 +236,7 @@ fn flags_and_configurations_name_no_absent_file() {
     let own = "KUBELET_KUBEADM_ARGS=\"--v=2\"\n";
     fs::write(&flags, own).unwrap();
     fs::create_dir(&state).unwrap();
-    let installed = Installed {
+    let installed = InstalledProvider {
         data: FileSnapshot::Absent.with_bytes(render_data(1, &Content::default())),
         config: ProviderConfig::default(),
         tokens: false,
@@ -308,7 +308,7 @@ fn a_provider_named_by_flags_or_file_is_found_without_a_state() {
     assert!(provider.write_flags(true).unwrap() && provider.installed().unwrap().is_some());
     let found = provider.installed().unwrap().unwrap();
     assert_eq!((found.config, found.tokens), (config, true));
-    // One of two flags.
+    // One of the two flags.
     let half = fs::read_to_string(&flags).unwrap();
     let half = half.replace("-bin-dir=", "-bin-dirs=");
     fs::write(&flags, half).unwrap();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Provider, ProviderDisk, Way};
 use crate::node::file::{self, FileError, FileSnapshot};
-use crate::node::state::Installed;
+use crate::node::state::InstalledProvider;
 
 impl Provider {
     /// Whether the kubelet's flags or configuration on this disk name the provider.
@@ -30,7 +30,11 @@ impl Provider {
 
     /// Writes the absent files again, which only globalps has. Where that is not possible the kubelet starts without them: the
     /// flags are removed.
-    pub(crate) fn uphold(&self, installed: &Installed, may_write: bool) -> Result<(), FileError> {
+    pub(crate) fn uphold(
+        &self,
+        installed: &InstalledProvider,
+        may_write: bool,
+    ) -> Result<(), FileError> {
         let written = may_write.then(|| self.write_absent(installed));
         match written {
             Some(Ok(())) => return Ok(()),
@@ -43,7 +47,7 @@ impl Provider {
         self.write_flags(false).map(drop)
     }
 
-    fn write_absent(&self, installed: &Installed) -> Result<(), FileError> {
+    fn write_absent(&self, installed: &InstalledProvider) -> Result<(), FileError> {
         let write = |path: &Path, content: FileSnapshot| match file::read(path)? {
             FileSnapshot::Absent => file::replace_seen(path, &FileSnapshot::Absent, &content),
             FileSnapshot::File { .. } => Ok(()),
@@ -59,7 +63,7 @@ impl Provider {
                     .document(&self.data.text(), installed.tokens);
                 write(&self.config.here, FileSnapshot::Absent.with_bytes(document))
             }
-            // Without their own file, nothing names the provider.
+            // The provider has no file of its own, so nothing names it.
             Way::Directory | Way::Shared => Ok(()),
         }
     }

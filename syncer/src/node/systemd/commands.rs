@@ -1,4 +1,4 @@
-//! What the kubelet's unit starts, and its running processes.
+//! The command of the kubelet's unit, and its running processes.
 
 use globalps_provider::{CONFIG_FLAG, running_flags};
 use tokio::time::timeout;
@@ -28,7 +28,7 @@ pub(crate) enum ProviderFlag {
     Is(String),
     /// The kubelet's command line has none.
     Absent,
-    /// No process is visibly the kubelet, as where it is a part of another program.
+    /// No process is recognizable as the kubelet, for example because it is part of another program.
     Hidden,
 }
 
@@ -101,7 +101,7 @@ impl Commands {
 impl Systemd {
     pub(crate) async fn commands(&self) -> Result<Commands, RestartError> {
         let connection = self.connect().await?;
-        // For its error if the unit does not exist.
+        // Called for its error if the unit does not exist.
         self.facts_over(&connection).await?;
         let ask = async {
             let manager = ManagerProxy::new(&connection).await?;

@@ -19,11 +19,11 @@ pub(crate) struct UnitFacts {
     pub(super) invocation: Vec<u8>,
     /// When it became active.
     pub(super) active_since: SystemTime,
-    /// The same by the node's monotonic clock, which is never set.
+    /// Like `active_since`, by the node's monotonic clock, which is never set.
     pub(super) active_from: Duration,
     /// How often systemd restarted it automatically.
     pub(super) restarts: u32,
-    /// It is being started or stopped.
+    /// Whether the unit is being started or stopped.
     pub(super) has_job: bool,
 }
 
@@ -53,7 +53,7 @@ impl UnitFacts {
         matches!(self.active_state.as_str(), "failed" | "inactive")
     }
 
-    /// It does not start again and again.
+    /// Whether the unit isn't in a restart loop.
     pub(crate) fn runs_steadily(&self) -> bool {
         matches!(self.active_state.as_str(), "active" | "reloading")
             && (self.restarts == 0 || self.active_for() >= SETTLED)

@@ -52,7 +52,7 @@ struct Facts {
     leftover: Option<Fake>,
     /// The answer to a query of the unit's state, instead of the state.
     state_error: Option<fn(String) -> fdo::Error>,
-    /// The same for the list of its processes.
+    /// Like the error above, for the list of the unit's processes.
     processes_error: Option<fn(String) -> fdo::Error>,
     answer: Answer,
     load_state: &'static str,
@@ -536,7 +536,7 @@ async fn the_kubelets_unit_is_found_and_no_control_plane_restarted() {
         fake.with(|facts| {
             (facts.name, facts.active_state) = (name, state);
             if state == "masked" {
-                // It runs, and systemd has loaded its definition again since.
+                // The unit runs, but systemd has reloaded its definition since.
                 (facts.active_state, facts.load_state) = ("active", "masked");
             }
         });
@@ -653,7 +653,7 @@ async fn a_kubelet_in_another_unit_is_found_before_the_next_restart() {
     assert_eq!(found.expect("it answers"), Restartable::Yes);
     assert_eq!(unit.systemd.unit(), AGENT);
 
-    // To a unit that nobody knows.
+    // Moved to an unknown unit.
     are("inactive", "inactive");
     let moved = unit.moved(Some(AGENT), false).await.expect("it answers");
     assert!(
@@ -705,7 +705,7 @@ async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
             is_restarted,
             "{worker:?} {state}"
         );
-        // It is asked again: the node may have just booted.
+        // Queried again, because the node may have just booted.
         if worker.is_some_and(|since| now - since < 60) {
             fake.with(|facts| facts.worker = Some(now - 90));
             let found = unit

@@ -1,5 +1,5 @@
-//! What the builders of the manifests are called with: every option, with marks for what depends on values, and the expression of Helm
-//! that each mark becomes.
+//! The arguments of the builders of the manifests: every option, with marks for everything that depends on values, and
+//! the Helm expression that replaces each mark.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use globalps_core::api::{
     Attach, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
 };
 use globalps_core::names::{GLOBAL_SECRET, KUBECONFIG_KEY};
-use globalps_manifests::{Allowed, HubInstall, Install, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{Allowed, HubInstall, Manifests, NamespaceAccess, OperatorAccess};
 use serde_json::Value;
 
 use super::template::{Mark, Marks};
@@ -31,7 +31,7 @@ pub(super) fn install(attach: Attach, detaches: bool) -> Vec<Value> {
         "«catalog-namespace»".to_owned(),
         "«catalog-name»".to_owned(),
     );
-    Install {
+    Manifests {
         namespace: "«namespace»".to_owned(),
         original: Some(SecretRef {
             namespace: "«original-namespace»".to_owned(),
@@ -63,7 +63,7 @@ pub(super) fn install(attach: Attach, detaches: bool) -> Vec<Value> {
             &["/«file-dir»/«file-base»".to_owned()],
             &[provider],
         ),
-        ..Install::of_images("«controller-image»", "«syncer-image»")
+        ..Manifests::of_images("«controller-image»", "«syncer-image»")
     }
     .objects()
 }

@@ -11,7 +11,7 @@ use globalps_core::api::{Attach, SecretRef};
 use globalps_core::names::{
     CONTROLLER, CONTROLLER_NAMESPACE, HUB, IMAGE_PULL_SECRETS, OPENSHIFT_ORIGINAL, OPERATORS,
 };
-use globalps_manifests::Install;
+use globalps_manifests::Manifests;
 use serde_json::{Value, json};
 
 use inputs::{hub, install, marks, parted};
@@ -109,13 +109,13 @@ fn controller(objects: Vec<Value>) -> String {
         let is_it = |object: &&Value| object["kind"] == kind && object["metadata"]["name"] == name;
         objects.iter().find(is_it).cloned().unwrap_or_default()
     };
-    let on_openshift = Install {
+    let on_openshift = Manifests {
         original: Some(SecretRef {
             namespace: OPENSHIFT_ORIGINAL.0.to_owned(),
             name: OPENSHIFT_ORIGINAL.1.to_owned(),
             key: String::new(),
         }),
-        ..Install::of_images("", "")
+        ..Manifests::of_images("", "")
     };
     let original = format!("{CONTROLLER}-original");
     let on_openshift = of(&on_openshift.objects(), "Role", &original);
@@ -201,7 +201,7 @@ fn hub_template(objects: Vec<Value>) -> String {
     for object in objects {
         let kind = object["kind"].as_str().unwrap_or_default();
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        // Those of the first shard are like those of the others.
+        // The objects of the first shard equal those of the others.
         let is_shard = matches!(kind, "NetworkPolicy" | "Deployment");
         if is_shard && name != second {
             continue;

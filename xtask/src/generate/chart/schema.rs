@@ -7,10 +7,10 @@ const LABEL: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 /// A registry, with its port, and a path. A tag would be written behind the one of the chart.
 const REPOSITORY: &str =
     "^(([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?/)?[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*)?$";
-/// A registry, with its port, and perhaps a path, to which names of images are added.
+/// A registry with an optional port and an optional path, to which image names are appended.
 const REGISTRY: &str = "^([A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]+)?(/[a-z0-9][a-z0-9._-]*)*)?$";
 
-/// Of the chart of the definitions: its own values, and any others, so that both charts accept the same file.
+/// Schema of the chart of the definitions: its own values, and any others, so that both charts accept the same file.
 pub(super) fn of_definitions() -> String {
     let all = properties();
     text(&json!({

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// What a mark stands for.
+/// The expression that replaces a mark.
 #[derive(Clone, Debug)]
 pub(super) enum Mark {
     /// One expression, such as `{{ $.Values.namespace }}`.
@@ -27,7 +27,7 @@ enum Fragment {
     Raw(String),
     /// A field that is left out if the expression is empty: a map or a list.
     Field(String),
-    /// The same for a word.
+    /// A field that is left out if the expression is empty: a word.
     Word(String),
     /// The fields of this map, in place of the marked field.
     Fields(String),
@@ -43,7 +43,7 @@ pub(super) fn field(expression: &str) -> Value {
     json!(format!("«field {expression}»"))
 }
 
-/// The same for a word.
+/// Like [`field`], for a word.
 pub(super) fn word(expression: &str) -> Value {
     json!(format!("«word {expression}»"))
 }
@@ -106,7 +106,7 @@ fn keep(fragment: Fragment, found: &mut Vec<Fragment>) -> String {
     format!("PLACEHOLDER{}END", found.len() - 1)
 }
 
-/// What a line has before its placeholder, and the placeholder's number.
+/// The part of a line before its placeholder, and the placeholder's number.
 fn placeholder(line: &str) -> Option<(&str, usize)> {
     let (before, rest) = line.split_once("PLACEHOLDER")?;
     let (number, _) = rest.split_once("END")?;

@@ -157,7 +157,7 @@ fn annotated(global: Global, change: &[(&str, &str)]) -> Global {
     decode(&secret)
 }
 
-/// As by `kubectl patch`, while no controller runs.
+/// Edited like with `kubectl patch`, while no controller runs.
 #[test]
 fn neither_content_nor_progress_of_an_edited_secret_is_believed() {
     let full = Global {

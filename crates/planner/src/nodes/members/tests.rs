@@ -27,8 +27,10 @@ fn members(
     provider_since: i64,
 ) -> Vec<Member> {
     let target = Target {
-        goal,
-        canary_passed,
+        ledger: Ledger {
+            canary_passed,
+            ..Ledger::new(goal)
+        },
         provider_since,
     };
     super::members(&node_states(snapshot), target)
@@ -480,6 +482,7 @@ fn a_node_is_left_alone_in_its_update_then_gets_what_it_had() {
                 .unwrap()
                 .file_owner = owner;
             let members = members(&snapshot, goal, true, 0);
+            let (nodes, now) = (&snapshot.nodes, snapshot.clock.now);
             let expected_writes: Vec<_> = written
                 .map(|owner| NodePullSecretSpec {
                     assigned_at: Some(Time(snapshot.clock.now)),
@@ -488,14 +491,17 @@ fn a_node_is_left_alone_in_its_update_then_gets_what_it_had() {
                 })
                 .into_iter()
                 .collect();
-            let scope = Scope {
-                limits: Some(&snapshot.config.spec.rollout),
+            let ledger = Ledger {
                 canary_passed: true,
+                ..Ledger::new(goal)
+            };
+            let step = step(ledger, &members, &snapshot.config.spec.rollout, false, now);
+            let scope = Scope {
+                next: Some(&step.next),
                 restores: false,
                 for_new_nodes: None,
             };
             let states = node_states(&snapshot);
-            let (nodes, now) = (&snapshot.nodes, snapshot.clock.now);
             let writes = assignments(&states, nodes, &members, scope, now);
             let writes = writes.into_iter().filter(|(name, _)| name == "a");
             let writes: Vec<_> = writes.map(|(_, spec)| spec).collect();

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use globalps_core::rollout::{Goal, Member, UNRESPONSIVE_AFTER};
+use globalps_core::rollout::{Goal, Ledger, Member, UNRESPONSIVE_AFTER};
 
 use super::super::members::{self, Target};
 use super::super::plan::tests::line;
@@ -31,8 +31,10 @@ fn cluster(nodes: &str, down: &str, virtual_nodes: &str) -> Snapshot<'static> {
 
 fn members(snapshot: &Snapshot, goal: Goal) -> Vec<Member> {
     let target = Target {
-        goal,
-        canary_passed: true,
+        ledger: Ledger {
+            canary_passed: true,
+            ..Ledger::new(goal)
+        },
         provider_since: 0,
     };
     members::members(&node_states(snapshot), target)

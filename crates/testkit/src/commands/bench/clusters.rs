@@ -1,4 +1,4 @@
-//! Measures the hub in front of many simulated clusters, and compares with what its limits, the members and the API
+//! Measures the hub with many simulated clusters, and compares the result with what its limits, the members and the API
 //! server allow.
 
 use std::time::Duration;

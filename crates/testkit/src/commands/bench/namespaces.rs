@@ -1,4 +1,4 @@
-//! Measures pull secrets in many namespaces, and compares with the maximum of the API server.
+//! Measures pull secrets in many namespaces, and compares the result with the maximum of the API server.
 
 use std::time::Duration;
 

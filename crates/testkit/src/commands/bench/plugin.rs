@@ -1,11 +1,11 @@
-//! Measures how long a user waits for the plugin, and compares with the goals.
+//! Measures how long a user waits for the plugin, and compares the result with the goals.
 
 use std::time::Duration;
 
 use crate::fleet::plugin::{PluginFigures, measure, median};
 use anyhow::Result;
 
-/// Goals: times in milliseconds that no user notices, and memory in MB that every machine has.
+/// Goals: times in milliseconds that users don't notice, and memory in MB that every machine has.
 const HELP: u64 = 10;
 const FIRST_REQUEST: u64 = 30;
 const STATUS: u64 = 500;

@@ -1,5 +1,5 @@
-//! Measures how long a pull waits for the credential provider. Runs the shipped program and `/bin/true` in turn, so
-//! that load on the machine affects all of them.
+//! Measures how long a pull waits for the credential provider. Runs the shipped program and `/bin/true` alternately, so
+//! that load on the machine affects both.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ struct Case {
     input: Vec<u8>,
     /// Limit of the median; `None`: the program is the baseline.
     limit: Option<Duration>,
-    /// Must be in the output of every run.
+    /// Text that the output of every run must contain.
     expected: &'static str,
     times: Vec<Duration>,
 }

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 const POLL: Duration = Duration::from_millis(50);
-/// A kubelet retries at least twice within this time. A pod that does not run by then has no credentials.
+/// A kubelet retries at least twice within this time. A pod that does not run by then lacks credentials.
 const GIVEN_UP: Duration = Duration::from_secs(45);
-/// Pods that run at the same time: a node takes 110.
+/// Maximum number of pods at the same time: a node takes 110.
 const TOGETHER: usize = 100;
 
 #[derive(clap::Args)]
@@ -93,7 +93,7 @@ fn create(cluster: &Cluster, name: &str, image: &str) -> Result<()> {
     .map(drop)
 }
 
-/// Returns how long each pod took until it ran, and how many never ran.
+/// Returns the time until each pod ran, and the number of pods that never ran.
 fn follow(cluster: &Cluster, names: &[String]) -> Result<(Vec<Duration>, usize)> {
     let begun = Instant::now();
     let mut times = Vec::new();

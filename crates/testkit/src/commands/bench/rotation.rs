@@ -1,4 +1,4 @@
-//! Measures how fast a rotation is and what the programs use.
+//! Measures the speed of a rotation, and the resources that the programs use.
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -154,9 +154,9 @@ fn restart_alone(node: &Node) -> Result<Duration> {
     Ok(begun.elapsed())
 }
 
-/// What a syncer uses while nothing changes.
+/// Measures the resources of an idle syncer.
 fn idle(cluster: &Cluster, node: &Node) -> Result<()> {
-    // Until no kubelet is under observation any more.
+    // Waits until no kubelet is under observation any more.
     std::thread::sleep(Duration::from_secs(60));
     let (before, since) = (Usage::of_syncer(node)?, SystemTime::now());
     std::thread::sleep(IDLE);
@@ -172,7 +172,7 @@ fn idle(cluster: &Cluster, node: &Node) -> Result<()> {
 }
 
 struct Usage {
-    /// Voluntary context switches: how often it was woken.
+    /// Voluntary context switches, which count wake-ups.
     wakeups: u64,
     /// CPU time in clock ticks.
     ticks: u64,

@@ -1,4 +1,4 @@
-//! Conditions after each iteration of the soak, and at every moment.
+//! Checks after each iteration of the soak, and at every moment.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,14 +29,14 @@ use crate::fleet::hub_stage::{CLUSTERS, is_changing};
 
 /// Interval of the checks of the revisions.
 const LOOK: Duration = Duration::from_millis(50);
-/// Changes of clusters that an error shows.
+/// Number of recent changes that an error shows.
 const RECENT: usize = 24;
 /// Interval between retries of failed clusters.
 const RETRY: Duration = Duration::from_secs(5);
-/// After this time an unreachable cluster no longer counts as in flight. The hub waits a second longer.
+/// After this time, an unreachable cluster no longer counts as in flight. The hub waits a second longer.
 const AWAY: i64 = 29;
 
-/// The maximum in flight of each `FleetPullSecret` in this iteration, and what was observed.
+/// The maximum in flight of each `FleetPullSecret` in this iteration, and the observations.
 #[derive(Default)]
 pub(super) struct Limits {
     seen: Mutex<Seen>,
@@ -48,7 +48,7 @@ struct Seen {
     most: usize,
     /// Finished assignments, by UID and generation: later changes of such a cluster don't count.
     over: BTreeSet<(String, i64)>,
-    /// The last changes of clusters, oldest first.
+    /// The recent changes of clusters, oldest first.
     recent: VecDeque<String>,
     /// The content of each revision, by the name of its Secret.
     contents: BTreeMap<String, Vec<u8>>,
@@ -60,7 +60,7 @@ impl Limits {
         change(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Raises the limit of this iteration; it may have been lower before.
+    /// Raises the limit of this iteration, which may have been lower before.
     pub(super) fn raise(&self, fleet: usize, limit: usize) {
         self.seen(|seen| seen.limits[fleet] = seen.limits[fleet].max(limit));
     }
@@ -80,8 +80,8 @@ impl Limits {
     }
 }
 
-/// Checks every change of a cluster, and the revisions repeatedly. A list would miss a phase that lasts shorter than the
-/// time between two lists, and with it the end of an assignment.
+/// Checks every change of a cluster, and the revisions at intervals. A list would miss a phase that is shorter than the
+/// interval between two lists, and with it the end of an assignment.
 pub(super) async fn watch_limits(client: Client, limits: Arc<Limits>) {
     tokio::join!(
         watch_clusters(client.clone(), &limits),
@@ -215,7 +215,7 @@ fn is_limited(object: &ClusterPullSecret, now: Timestamp) -> bool {
 }
 
 impl Hubs<'_> {
-    /// Fails once more than the maximum is in flight. Every few seconds it does what an admin does about failed clusters.
+    /// Fails if more than the maximum is in flight. Every few seconds retries failed clusters, like an admin.
     pub(super) async fn attend_clusters(&mut self) -> Result<()> {
         self.limits.check()?;
         if self.retried.elapsed() > RETRY {
@@ -226,7 +226,7 @@ impl Hubs<'_> {
         Ok(())
     }
 
-    /// The next iteration has the current limits.
+    /// Starts the next iteration with the current limits.
     pub(super) fn reset_limits(&self) {
         self.limits
             .reset([0, 1].map(|fleet: usize| self.fleets[fleet].most));
@@ -260,7 +260,7 @@ impl Hubs<'_> {
         Ok(())
     }
 
-    /// The status is about the current spec, and the newest revision is the last valid content.
+    /// Checks that the status describes the current spec, and that the newest revision is the last valid content.
     async fn check_fleet(&self, fleet: usize) -> Result<()> {
         let name = FLEETS[fleet];
         let object = self.objects().get(name).await?;
@@ -364,7 +364,7 @@ fn check_theirs(secret: &Value) -> Result<()> {
     Ok(())
 }
 
-/// The status, which must be about the current spec.
+/// The status, which must describe the current spec.
 fn status(object: &ClusterPullSecret) -> Result<&ClusterPullSecretStatus> {
     let status = object.status.as_ref().context("no status yet")?;
     let is_about = Some(status.observed_generation) == object.metadata.generation;
@@ -378,7 +378,7 @@ mod tests {
 
     use super::*;
 
-    /// `phase` of the current assignment; empty: the status is about an earlier assignment.
+    /// `phase`: of the current assignment; empty if the status is about an earlier assignment.
     fn object(name: &str, phase: &str, had: i64, seconds: i64) -> ClusterPullSecret {
         let time = Timestamp::from_second(1000 - seconds).unwrap();
         let object = json!({

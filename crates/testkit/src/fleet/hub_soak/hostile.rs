@@ -1,5 +1,6 @@
-//! A member that reports the identity of another one, and a tenant who writes the kubeconfig of another member into a Secret. Both harm
-//! only the cluster itself. Another tenant, with members of its own, tries to exhaust the hubs from its namespace. What an admin does about it follows at the end of the iteration.
+//! A member reports the identity of another one, and a tenant writes the kubeconfig of another member into a Secret:
+//! both harm only the cluster itself. Another tenant, with members of its own, tries to exhaust the hubs from its
+//! namespace. The admin's reaction follows at the end of the iteration.
 
 use anyhow::{Result, ensure};
 use globalps_core::names::{ACCEPTED_IDENTITY_ANNOTATION, CLUSTER_ANNOTATION};
@@ -14,7 +15,7 @@ use crate::fleet::objects::unless_gone;
 use crate::fleet::tenant::lie;
 
 impl Hubs<'_> {
-    /// A simulated member reports the identity of another one.
+    /// Makes a simulated member report the identity of another one.
     pub(super) async fn lie(&mut self) -> Result<()> {
         let at = self.events.random.usize(REAL..self.places.len());
         let other = self.events.random.usize(REAL..self.places.len());
@@ -23,7 +24,7 @@ impl Hubs<'_> {
         Ok(())
     }
 
-    /// The Secret of a member has the kubeconfig of another one of its fleet.
+    /// Writes the kubeconfig of another member of the fleet into a member's Secret.
     pub(super) async fn redirect(&mut self) -> Result<()> {
         let all = if self.events.random.bool() {
             0..REAL
@@ -37,7 +38,7 @@ impl Hubs<'_> {
         self.register_as(at, to, true).await
     }
 
-    /// The tenant's members are registered in its namespace. Nobody waits for them.
+    /// Registers the tenant's members in its namespace. Nothing waits for them.
     pub(super) async fn register_hostile(&self) -> Result<()> {
         for at in SIMULATED..SIMULATED + HOSTILE {
             let name = format!("hostile-{at}");
@@ -47,12 +48,12 @@ impl Hubs<'_> {
         Ok(())
     }
 
-    /// The tenant, or one of its members, does something that must harm nobody else.
+    /// Makes the tenant, or one of its members, do something that must harm no one else.
     pub(super) async fn attack(&mut self) -> Result<()> {
         match self.events.random.u8(0..8) {
             0 | 1 => self.tenant.fill(12, 1_000_000, None).await,
             2 => {
-                // That of another namespace.
+                // Of another namespace.
                 let owner = self.objects().get(FLEETS[0]).await?.uid();
                 self.tenant.fill(8, 1_000_000, owner.as_deref()).await
             }
@@ -60,7 +61,7 @@ impl Hubs<'_> {
             4 => self.tenant.pass_names(50).await,
             5 => self.tenant.replace_objects().await,
             6 => {
-                // The address of a member that is not the tenant's, whose credentials it does not have.
+                // The address of a member of another owner, without its credentials.
                 let at = self.events.random.usize(0..self.places.len());
                 let name = self.places[at].name.clone();
                 let kubeconfig = self.places[at].kubeconfig(&self.members)?;
@@ -80,7 +81,7 @@ impl Hubs<'_> {
         }
     }
 
-    /// No hub needs more than its share of memory.
+    /// Checks that no hub uses more than its share of memory.
     pub(super) fn check_memory(&mut self) -> Result<()> {
         for hub in &self.hubs {
             let most = hub.usage()?.most_resident;
@@ -96,8 +97,8 @@ impl Hubs<'_> {
         }
     }
 
-    /// What `fleet accept` does for each cluster that the hub found to be another one, and what the owner of a cluster does about a
-    /// Secret that was written for another one.
+    /// Does what `fleet accept` does for each cluster with a changed identity, and what the owner of a cluster does
+    /// about a Secret that was written for another one.
     pub(super) async fn accept(&mut self) -> Result<()> {
         let objects = self.clusters().list(&ListParams::default()).await?;
         for object in objects {

@@ -33,7 +33,7 @@ use place::{Place, Server, Takeover};
 const HUBS: [&str; 2] = [HUB, "globalps-hub-2"];
 const REAL: usize = 3;
 const SIMULATED: usize = 10;
-/// Members of a tenant, beside these.
+/// Number of members of a tenant, in addition to these.
 const HOSTILE: usize = 4;
 /// Maximum memory of a hub, in KiB: half of what its container has.
 const MEMORY: u64 = 256 << 10;
@@ -58,7 +58,7 @@ pub fn soak(time: Duration, seed: u64) -> Result<()> {
     })
 }
 
-/// A `FleetPullSecret` in the user's version.
+/// The state of a `FleetPullSecret` that the user wants.
 struct Fleet {
     name: &'static str,
     /// Number in the password of the last valid source.
@@ -80,7 +80,7 @@ struct Hubs<'a> {
     oddities: Oddities<'a>,
     tenant: Tenant,
     limits: Arc<Limits>,
-    /// The most that a hub has used, in KiB.
+    /// The peak memory of a hub, in KiB.
     memory: u64,
 }
 
@@ -114,8 +114,8 @@ impl World for Hubs<'_> {
     /// A `FleetPullSecret` and a member.
     type Drawn = (usize, usize);
     const ROUND: usize = 16;
-    /// The next leader waits until the Lease of a killed one expires, and the hub retries an unreachable member after half a
-    /// minute.
+    /// The next leader waits until the Lease of a killed one expires, and the hub retries an unreachable member after
+    /// half a minute.
     const SETTLED: Duration = Duration::from_mins(2);
     const POLL: Duration = Duration::from_millis(250);
 
@@ -271,7 +271,7 @@ impl<'a> Hubs<'a> {
         self.register(at, true).await
     }
 
-    /// A member that is unreachable already becomes reachable.
+    /// Makes an unreachable member reachable, or a reachable one unreachable.
     async fn cut_or_mend(&mut self, at: usize) -> Result<()> {
         let server = [Server::Frozen, Server::Down][self.events.random.usize(0..2)];
         let place = &mut self.places[at];
@@ -301,7 +301,7 @@ impl<'a> Hubs<'a> {
         self.kill_hub(hub).await
     }
 
-    /// Freezes the management cluster's API server for long enough that leaders may lose their Lease.
+    /// Freezes the management cluster's API server long enough for leaders to lose their Lease.
     async fn freeze(&mut self) -> Result<()> {
         let cluster = &self.stage.stage.cluster;
         cluster.signal("kube-apiserver", "STOP")?;

@@ -26,12 +26,12 @@ impl Hubs<'_> {
         Api::namespaced(self.client.clone(), CLUSTERS)
     }
 
-    /// `is_good`: the kubeconfig has valid credentials.
+    /// `is_good`: whether the kubeconfig has valid credentials.
     pub(super) async fn register(&self, at: usize, is_good: bool) -> Result<()> {
         self.register_as(at, at, is_good).await
     }
 
-    /// With the kubeconfig of the member `to`.
+    /// Like [`Self::register`], with the kubeconfig of the member `to`.
     pub(super) async fn register_as(&self, at: usize, to: usize, is_good: bool) -> Result<()> {
         let place = &self.places[at];
         let kubeconfig = self.places[to].kubeconfig(&self.members)?;

@@ -28,21 +28,21 @@ const OBJECT: (&str, &str, &str) = (CRD, "v1alpha1", "ClusterPullSecret");
 /// Where the hubs' writes are refused: in the management cluster, or in the real member with this index.
 type Where = Option<usize>;
 
-/// What the hubs suffer from until the end of the iteration.
+/// The disturbances of the hubs until the end of the iteration.
 pub(super) struct Oddities<'a> {
     refuser: &'a Refuser,
     refused: BTreeSet<Where>,
     left: Vec<Odd>,
 }
 
-/// A value that somebody wrote.
+/// An odd value that was written.
 struct Odd {
     kind: (&'static str, &'static str, &'static str),
     namespace: &'static str,
     name: String,
     path: String,
     before: Value,
-    /// As the API server stored it.
+    /// The value as the API server stored it.
     odd: Value,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Oddities<'a> {
 }
 
 impl Hubs<'_> {
-    /// Gives an object an odd value that the API server accepts.
+    /// Writes an odd value to an object that the API server accepts.
     pub(super) async fn put_odd_value(&mut self) -> Result<()> {
         let place = self.events.random.usize(0..self.places.len());
         let fleet = self.events.random.usize(0..FLEETS.len());
@@ -114,7 +114,7 @@ impl Hubs<'_> {
         let of_cluster = &self.places[place];
         let real = (what == 0 && of_cluster.is_real()).then_some(place);
         let (client, kind, namespace, name) = match (real, what) {
-            // No client can reach it.
+            // No client can reach the member.
             (Some(_), _) if of_cluster.server != Server::Up => return Ok(()),
             (Some(_), _) => {
                 let client = of_cluster.client().context("no client")?;
@@ -150,7 +150,7 @@ impl Hubs<'_> {
         let webhook = refuser.configuration(&[&account, HUB_USER], &refused, is_silent);
         let params = PatchParams::apply("soak").force();
         let webhooks = webhooks(client);
-        // Also if the response is lost.
+        // Set even if the response is lost.
         self.oddities.refused.insert(real);
         webhooks
             .patch(REFUSER, &params, &Patch::Apply(&webhook))
@@ -159,7 +159,7 @@ impl Hubs<'_> {
         Ok(())
     }
 
-    /// Allows all writes, and takes back the values that nobody has replaced. Every API server must be up.
+    /// Allows all writes, and reverts the values that no other client has replaced. Every API server must be up.
     pub(super) async fn end_oddities(&mut self) -> Result<()> {
         while let Some(real) = self.oddities.refused.first().copied() {
             let client = match real {
@@ -201,7 +201,7 @@ fn aim<'a>(
     target(kind, Some(namespace), name, &[])
 }
 
-/// What a value means there is up to others: a label selects clusters, and another holder leads.
+/// Excludes fields whose meaning is up to other clients: a label selects clusters, and with another holder another hub leads.
 fn odd_paths(object: &Value, kind: (&str, &str, &str)) -> Vec<String> {
     let mut found = paths(object, kind.2);
     found.extend([ANNOTATION, LABEL].map(str::to_owned));
@@ -222,7 +222,7 @@ fn webhooks(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource(kind))
 }
 
-/// None: there is no such object.
+/// `None` if the object does not exist.
 fn there(found: Result<Value>) -> Result<Option<Value>> {
     match found {
         Ok(object) => Ok(Some(object)),

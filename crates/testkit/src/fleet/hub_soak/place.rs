@@ -39,7 +39,7 @@ pub(super) enum Server {
     Down,
 }
 
-/// How another client has changed the Secret.
+/// How another client changed the Secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Takeover {
     /// It replaced the content.
@@ -67,7 +67,7 @@ struct Real {
     client: Client,
     /// Token of the hub's service account in the member.
     token: String,
-    /// The hub uses the token; otherwise a certificate.
+    /// Whether the hub uses the token; otherwise it uses a certificate.
     has_token: bool,
 }
 
@@ -112,7 +112,7 @@ impl Place {
         matches!(self.kind, Kind::Real(_))
     }
 
-    /// The admin of a real member.
+    /// A client of a real member's admin.
     pub(super) fn client(&self) -> Option<&Client> {
         match &self.kind {
             Kind::Real(real) => Some(&real.client),
@@ -183,7 +183,7 @@ impl Place {
         }
     }
 
-    /// A simulated member has the identity of the one with this name; `None`: its own. The hub connects again.
+    /// Makes a simulated member report the identity of the one with this name; `None`: its own. The hub reconnects.
     pub(super) async fn claim(&self, members: &Members, name: Option<&str>) {
         let Kind::Simulated(at) = self.kind else {
             return;
@@ -210,8 +210,8 @@ impl Place {
         }
     }
 
-    /// Another client takes the Secret over: it forces the ownership of fields, or recreates the Secret with another
-    /// type. Like the next two, nothing happens where no client can reach the member.
+    /// Takes over the Secret like another client: forces the ownership of fields, or recreates the Secret with another
+    /// type. Like the next two functions, does nothing if no client can reach the member.
     pub(super) async fn take_over(&mut self, members: &Members, how: Takeover) -> Result<()> {
         if self.server != Server::Up {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Objects that the controller delivers into namespaces and to operators, in a form that can be compared.
+//! Objects that the controller delivers to namespaces and operators, in a form that can be compared.
 
 use anyhow::{Context, Result};
 use base64::Engine as _;
@@ -18,11 +18,11 @@ pub(super) const CONTROLLER: &str = "globalps-controller";
 
 /// Owner of an object.
 pub(super) enum Part {
-    /// The controller must not change it: everything is compared, including its resourceVersion.
+    /// The controller must not change the object: compares everything, including its resourceVersion.
     Others,
-    /// The controller adds something to it.
+    /// The controller adds something to the object.
     Shared,
-    /// A Secret of the controller: its meaning is compared.
+    /// A Secret of the controller: compares its meaning.
     Own,
 }
 
@@ -53,7 +53,7 @@ pub(super) async fn objects(
         .iter()
         .map(|one| seen(&part, "ServiceAccount", one));
     let all: Result<Objects> = secrets.chain(accounts).collect();
-    // Each controller writes its name into this account.
+    // Each controller writes its name into this service account.
     let leader = format!("ServiceAccount {CONTROLLER_NAMESPACE}/{LEADER}");
     let is_counted = |key: &String| !key.starts_with("Secret kube-system/") && *key != leader;
     Ok(all?

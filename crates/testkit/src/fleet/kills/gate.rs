@@ -14,16 +14,16 @@ use crate::rights::service_account;
 use crate::webhook::Webhook;
 
 const NAME: &str = "gate";
-/// A write that was admitted is stored within this time.
+/// Maximum time until an admitted write is stored.
 const STORED: Duration = Duration::from_millis(30);
-/// After this time without a write, the program has finished.
+/// After this time without a write, the program counts as finished.
 const QUIET: Duration = Duration::from_millis(200);
 
 #[derive(Default)]
 struct State {
-    /// The program, and after how many more writes it is killed; `None`: it is not killed.
+    /// The program, and the number of further writes before it is killed; `None`: it is not killed.
     victim: Option<(u32, usize)>,
-    /// Rejects every later write of the killed program.
+    /// Whether to reject every later write of the killed program.
     is_dead: bool,
     /// The admitted writes, as `UPDATE secrets team-a/global-pull-secret`, with the subresource if there is one.
     writes: Vec<String>,
@@ -63,7 +63,7 @@ fn write_of(request: &Value) -> String {
 }
 
 pub(super) struct Gate {
-    /// Runs for as long as this value lives.
+    /// Runs until this value is dropped.
     _webhook: Webhook,
     state: Arc<Mutex<State>>,
 }
@@ -89,7 +89,7 @@ impl Gate {
         })
     }
 
-    /// A function that decides about writes to other servers.
+    /// A function that decides on writes to other servers.
     pub(super) fn admission(&self) -> impl Fn(String) -> bool + Send + Sync + use<> {
         let state = Arc::clone(&self.state);
         move |write| lock(&state).admits(write)
@@ -113,7 +113,7 @@ impl Gate {
         lock(&self.state).is_dead
     }
 
-    /// Whether no write was made for a while.
+    /// Whether there was no write for a while.
     pub(super) fn is_quiet(&self) -> bool {
         let last = lock(&self.state).last;
         last.is_none_or(|last| last.elapsed() >= QUIET)

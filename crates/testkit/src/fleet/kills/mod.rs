@@ -32,9 +32,9 @@ pub struct Outcome<C> {
     pub kills: usize,
     /// The writes of a program that is not killed.
     pub writes: Vec<String>,
-    /// How long the change took without a kill.
+    /// Duration of the change without a kill.
     pub alone: Duration,
-    /// The longest time that the next program needed after a kill, and after how many writes the kill was.
+    /// The longest time that the next program needed after a kill, and the number of writes before that kill.
     pub slowest: (Duration, usize),
 }
 
@@ -54,7 +54,7 @@ impl<C: Debug> Outcome<C> {
     }
 
     pub fn is_killed_at_every_write(&self) -> bool {
-        // It depends on timing whether this change's program or the next one makes the last writes.
+        // Timing determines whether this change's program or the next one makes the last writes.
         self.kills >= self.writes.len().saturating_sub(3).max(1)
     }
 
@@ -62,7 +62,7 @@ impl<C: Debug> Outcome<C> {
         self.distinct("DELETE")
     }
 
-    /// Number of different writes that begin so: one is repeated after a conflict.
+    /// Number of different writes with this prefix. Writes can repeat after a conflict.
     pub fn distinct(&self, begin: &str) -> usize {
         let writes = self.writes.iter();
         let writes: BTreeSet<_> = writes.filter(|it| it.starts_with(begin)).collect();
@@ -83,8 +83,8 @@ trait Scene {
     /// Starts the program; returns its process id.
     fn start(&self) -> Result<u32>;
     async fn make(&mut self, change: Self::Change) -> Result<()>;
-    /// A cycle of changes that contains this one and ends in the state in which it began, so that all of it can be left
-    /// out. Empty: there is no such cycle.
+    /// A cycle of changes that contains this one and ends in the state in which it began, so that the whole cycle can
+    /// be skipped. Empty if there is none.
     fn circle(&self, change: Self::Change) -> &'static [Self::Change];
     /// The existing objects.
     async fn found(&self) -> Result<Objects>;
@@ -100,7 +100,7 @@ trait Scene {
 }
 
 /// Makes all changes repeatedly: kills the program before its first write of each change, then before its second write,
-/// and so on until there are no more writes.
+/// and so on until no write is left.
 fn kill_at_each_write<S: Scene>(
     gate: &Gate,
     scene: impl Future<Output = Result<S>>,
@@ -174,8 +174,8 @@ impl<S: Scene> Killer<'_, S> {
         Ok(outcomes)
     }
 
-    /// Makes the change with a kill after this many writes; returns how long the next program took. `None`: there were
-    /// fewer writes.
+    /// Makes the change with a kill after this many writes, and returns how long the next program took; `None` if there
+    /// were fewer writes.
     async fn make(&mut self, change: S::Change, writes: usize) -> Result<Option<Duration>> {
         self.gate.kill_after(writes, self.pid);
         let before = self.scene.wanted();
@@ -231,7 +231,7 @@ async fn settle(scene: &impl Scene, gate: &Gate) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all objects are as expected and no more writes are made; false: the program was killed before that.
+/// Waits until all objects are as expected and no more writes are made. Returns false if the program was killed before that.
 async fn is_settled_unless_killed(scene: &impl Scene, gate: &Gate) -> Result<bool> {
     let begun = Instant::now();
     loop {

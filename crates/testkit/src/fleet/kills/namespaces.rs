@@ -1,5 +1,4 @@
-//! Delivery into namespaces by controllers that are killed at each of their writes, with both ways to attach pull
-//! secrets.
+//! Delivery to namespaces by controllers that are killed at each of their writes, with both ways to attach pull secrets.
 
 use anyhow::{Result, ensure};
 use globalps_core::api::Attach;
@@ -243,7 +242,7 @@ impl Scene for World<'_> {
         is_twofold && key == format!("Secret t-1/{GLOBAL_SECRET}")
     }
 
-    /// Every reference has its Secret.
+    /// Checks that every reference has its Secret.
     async fn check_between(&self, found: &Objects) -> Result<()> {
         for (key, account) in found {
             let is_ours = !account["metadata"]["annotations"][ATTACHED_ANNOTATION].is_null();

@@ -14,7 +14,7 @@ use crate::olm::{catalog, delete, install_olm, set_versions, subscription, versi
 /// Namespace of the operators. Their catalogs are in `olm` and `more`, each with a Secret `pull`.
 const SPACE: &str = "ops";
 const COPIES: [&str; 2] = ["globalps-olm.pull", "globalps-more.pull"];
-/// The service accounts that get references: those of the two versions of `a`, and that of `b`.
+/// The service accounts that get references: those of both versions of `a`, and that of `b`.
 const ACCOUNTS: [&str; 3] = ["op-a", "op-a2", "op-b"];
 
 /// A change to which delivery reacts.
@@ -52,9 +52,9 @@ struct World<'a> {
     is_enabled: bool,
     /// Number in the password of `olm/pull`.
     content: u32,
-    /// The installed version of the operator `a`, and the version being installed; `None`: it has no Subscription.
+    /// The installed version of the operator `a`, and the version being installed; `None` if it has no Subscription.
     versions: Option<(&'static str, &'static str)>,
-    /// The catalog of `b` names its pull secret.
+    /// Whether the catalog of `b` names its pull secret.
     has_entry: bool,
 }
 
@@ -246,7 +246,7 @@ impl Scene for World<'_> {
         wanted
     }
 
-    /// Every copy is referenced by a service account: this is how the next controller finds it.
+    /// Checks that a service account refers to every copy, because this is how the next controller finds the copy.
     async fn check_between(&self, found: &Objects) -> Result<()> {
         for copy in COPIES {
             let is_there = found.contains_key(&format!("Secret {SPACE}/{copy}"));

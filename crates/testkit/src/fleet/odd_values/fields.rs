@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use globalps_manifests::{HubInstall, Install};
+use globalps_manifests::{HubInstall, Manifests};
 use serde_json::{Map, Value, json};
 
 use crate::kubernetes::VERSION;
@@ -41,7 +41,7 @@ pub(in crate::fleet) fn node(name: &str) -> Value {
     })
 }
 
-/// JSON pointers of the fields of an object of this kind that may be written, whether it has them or not.
+/// JSON pointers of all writable fields of an object of this kind, including absent ones.
 pub(crate) fn paths(object: &Value, kind: &str) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
     leaves(object, &mut String::new(), &mut paths);
@@ -60,7 +60,7 @@ fn schema(kind: &str) -> Option<Value> {
         trusted_namespaces: Vec::new(),
         shards: 1,
     };
-    let objects = Install::of_images("none", "none").objects();
+    let objects = Manifests::of_images("none", "none").objects();
     let mut crds = objects.into_iter().chain(hub.objects());
     let crd = crds.find(|object| object["spec"]["names"]["kind"] == kind)?;
     Some(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone())
@@ -77,7 +77,7 @@ fn properties(schema: &Value, path: &mut String, found: &mut BTreeSet<String>) {
     }
 }
 
-/// JSON pointers of all values, of the first element of each list only.
+/// JSON pointers of all values; in a list, only of the first element.
 fn leaves(value: &Value, path: &mut String, found: &mut BTreeSet<String>) {
     let children: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields
@@ -102,7 +102,7 @@ fn leaves(value: &Value, path: &mut String, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Not the identity of the object, and not the whole of a part.
+/// Excludes the object's identity, and whole sections of it.
 fn is_writable(path: &str) -> bool {
     const IDENTITY: [&str; 7] = [
         "/apiVersion",
@@ -111,18 +111,18 @@ fn is_writable(path: &str) -> bool {
         "/metadata/namespace",
         "/metadata/uid",
         "/metadata/resourceVersion",
-        // Owned fields are many, and all alike.
+        // There are many owned fields, all alike.
         "/metadata/managedFields/0/fieldsV1/",
     ];
     let is_part = ["/metadata", "/spec", "/status", "/data"].contains(&path);
     !is_part && !IDENTITY.iter().any(|fixed| path.starts_with(fixed))
 }
 
-/// An annotation and a label of nobody, for objects that have none.
+/// An unused annotation and label, for objects that have none.
 pub(crate) const ANNOTATION: &str = "/metadata/annotations/soak.example.com~1odd";
 pub(crate) const LABEL: &str = "/metadata/labels/soak.example.com~1odd";
 
-/// Null: there is none.
+/// Null if it doesn't exist.
 pub(crate) fn at_path(object: &Value, path: &str) -> Value {
     object.pointer(path).cloned().unwrap_or_default()
 }
@@ -152,7 +152,7 @@ fn set(object: &Value, keys: &mut impl Iterator<Item = String>, value: Value) ->
     Value::Object(Map::from_iter([(key, inner)]))
 }
 
-/// As a merge patch, but with the nulls.
+/// Like a merge patch, but keeps nulls.
 fn merge(into: &mut Value, change: Value) {
     match change {
         Value::Object(fields) if into.is_object() && !fields.is_empty() => {
@@ -164,7 +164,7 @@ fn merge(into: &mut Value, change: Value) {
     }
 }
 
-/// A merge patch that leads from `now` to `before`, for the status or for everything else.
+/// A merge patch from `now` to `before`, for the status or for everything else.
 pub(super) fn difference(now: &Value, before: &Value, is_status: bool) -> Value {
     let mut patch = Map::new();
     let parts = if is_status {

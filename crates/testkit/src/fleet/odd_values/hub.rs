@@ -1,4 +1,5 @@
-//! The same for the hub: its own kinds, and the `Cluster` of Cluster API. API server and hub are real; no cluster can be reached.
+//! Odd values for the hub: its own kinds, and the `Cluster` of Cluster API. API server and hub are real; no cluster can
+//! be reached.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::product::pull_secret;
 use crate::wait::retry;
 
 const SOON: Duration = crate::DEADLINE;
-/// An unreadable object is named within this time.
+/// Time until the status names an unreadable object.
 const NAMED: Duration = crate::DEADLINE;
 const PROBE: &str = "probe";
 const FLEET: (&str, &str, &str) = (CRD, "v1alpha1", "FleetPullSecret");
@@ -51,7 +52,7 @@ impl Scene<'_> {
     async fn run(&mut self) -> Result<Tried> {
         self.define_clusters().await?;
         let data = json!({"auths": {"r.example.com": {"auth": "dTpw"}}}).to_string();
-        // The older one of two writes their common target.
+        // The older of the two `FleetPullSecret`s writes to their common target.
         for name in [PROBE, ODD] {
             let source = pull_secret(CLUSTERS, name, &data);
             self.objects
@@ -66,7 +67,7 @@ impl Scene<'_> {
                 },
             });
             self.objects.create_as(FLEET, CLUSTERS, fleet).await?;
-            // Times of creation are in seconds.
+            // Times of creation have a resolution of one second.
             sleep(Duration::from_millis(1100)).await;
         }
         let cluster = json!({
@@ -97,7 +98,7 @@ impl Scene<'_> {
         Ok(tried)
     }
 
-    /// As Cluster API does, but any value is valid.
+    /// Like Cluster API's definition, but any value is valid.
     async fn define_clusters(&self) -> Result<()> {
         let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         let version = json!({
@@ -116,7 +117,8 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// Nobody believes what another client writes into a status, and it is written again, though the cluster has nothing new to say.
+    /// Checks that the hub ignores a status that another client wrote, and rewrites it even if the cluster has nothing
+    /// new to report.
     async fn undo_a_status(&self) -> Result<()> {
         let object = &TARGETS[1];
         let odd = json!({"status": {"phase": "Failed", "message": "odd", "revision": 99}});
@@ -134,7 +136,7 @@ impl Scene<'_> {
         .await
     }
 
-    /// Without the bounds of their definitions, the objects are named, and nothing else is affected.
+    /// Removes the bounds of the definitions: the hub then names unreadable objects, and nothing else is affected.
     async fn name_what_no_schema_refuses(&mut self) -> Result<()> {
         for plural in ["clusterpullsecrets", "fleetpullsecrets"] {
             self.objects.forget_schema(plural).await?;
@@ -155,7 +157,7 @@ impl Scene<'_> {
         self.probe("an unreadable FleetPullSecret").await
     }
 
-    /// The status of the fleet has the reason `Unreadable`, and names the object and its field.
+    /// Checks that the status of the fleet has the reason `Unreadable`, and names the object and its field.
     async fn is_named(&self, object: &str, field: &str) -> Result<()> {
         retry(NAMED, POLL, async || {
             let status = self.objects.get(&TARGETS[0]).await?["status"].to_string();
@@ -167,7 +169,7 @@ impl Scene<'_> {
         .await
     }
 
-    /// Its session has reported.
+    /// Waits until the cluster's session has reported; returns the status.
     async fn has_phase(&self, name: &str, after: &str) -> Result<Value> {
         let api = self.objects.api(OBJECT, Some(CLUSTERS));
         retry(SOON, POLL, async || {
@@ -186,7 +188,7 @@ impl Probe for Scene<'_> {
         &self.objects
     }
 
-    /// A new cluster of another fleet gets its object, and its session reports.
+    /// Checks that a new cluster of another fleet gets its object, and that its session reports.
     async fn probe(&mut self, after: &str) -> Result<()> {
         self.probes += 1;
         let name = format!("probe-{}", self.probes);

@@ -1,5 +1,5 @@
-//! Odd values: whatever the API server accepts in a field of an object that others may write, only this object is affected. API
-//! server, controller and plugin are real.
+//! Odd values: whatever the API server accepts in a field of an object that others may write, only this object is
+//! affected. API server, controller and plugin are real.
 
 pub(crate) mod fields;
 pub mod hub;
@@ -22,7 +22,7 @@ use super::stage::{CONTROLLER_NAMESPACE, Stage};
 use crate::product::{NAMESPACE, Product, pull_secret};
 use crate::wait::retry;
 
-/// An unreadable object is named within this time.
+/// Time until the status names an unreadable object.
 const NAMED: Duration = crate::DEADLINE;
 const ODD: &str = "odd";
 const CONTROLLER: &str = "globalps-controller";
@@ -48,7 +48,7 @@ static TARGETS: [Target<'static>; 7] = [
         ("coordination.k8s.io", "v1", "Lease"),
         Some(CONTROLLER_NAMESPACE),
         CONTROLLER,
-        // Another holder leads.
+        // With another holder, another process leads.
         &["/spec/holderIdentity"],
     ),
 ];
@@ -103,7 +103,7 @@ impl Scene<'_> {
         self.probe("at the start").await?;
         let mut tried = Tried::default();
         for target in &TARGETS {
-            // A configuration of odd values is in force for everything.
+            // A configuration with odd values affects everything.
             let is_shared = target.kind.2 == "GlobalPullSecret";
             try_all(self, target, is_shared, &mut tried).await?;
         }
@@ -121,7 +121,8 @@ impl Scene<'_> {
         Ok(tried)
     }
 
-    /// Without the bounds of their definitions, the objects of globalps are named, and nothing else is affected.
+    /// Removes the bounds of the definitions: the controller then names unreadable objects of globalps, and nothing
+    /// else is affected.
     async fn name_what_no_schema_refuses(&mut self) -> Result<()> {
         let [object, config] = ["NodePullSecret", "GlobalPullSecret"].map(|kind| {
             let found = TARGETS.iter().find(|target| target.kind.2 == kind);
@@ -174,7 +175,7 @@ impl Scene<'_> {
         Ok(())
     }
 
-    /// The condition has the reason `Unreadable`, and names the object and its field.
+    /// Checks that the condition has the reason `Unreadable`, and names the object and its field.
     async fn is_named(&self, type_: &str, object: &str, field: &str) -> Result<()> {
         let config = TARGETS
             .iter()
@@ -213,7 +214,7 @@ impl Probe for Scene<'_> {
         &self.objects
     }
 
-    /// A new node gets its object, and a new namespace its Secret. The plugin reads the others, whatever one has.
+    /// Checks that a new node gets its object, and a new namespace its Secret, and that the plugin can read the other objects.
     async fn probe(&mut self, after: &str) -> Result<()> {
         self.probes += 1;
         let name = format!("probe-{}", self.probes);

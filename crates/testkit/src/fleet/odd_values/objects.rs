@@ -1,4 +1,4 @@
-//! Odd values in each field of an object.
+//! Writes odd values to each field of an object.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const SOON: Duration = crate::DEADLINE;
 pub(in crate::fleet) const POLL: Duration = Duration::from_millis(50);
 pub(in crate::fleet) const CRD: &str = "globalps.io";
 
-/// What was tried.
+/// The values that were tried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried {
     pub kinds: usize,
@@ -30,7 +30,7 @@ pub(in crate::fleet) struct Target<'a> {
     pub(in crate::fleet) kind: (&'static str, &'static str, &'static str),
     pub(in crate::fleet) namespace: Option<&'a str>,
     pub(in crate::fleet) name: &'a str,
-    /// Fields whose meaning is not up to others.
+    /// Fields whose meaning is not up to other clients.
     pub(in crate::fleet) fixed: &'static [&'static str],
 }
 
@@ -52,11 +52,11 @@ pub(in crate::fleet) const fn target<'a>(
 pub(in crate::fleet) trait Probe {
     fn objects(&self) -> &Objects;
 
-    /// Others are not affected.
+    /// Checks that other objects are not affected.
     async fn probe(&mut self, after: &str) -> Result<()>;
 }
 
-/// Each value in each field of the object, as it is or as its schema has it. `is_shared`: others are probed once the object is corrected.
+/// Tries each value in each field that the object or its schema has. `is_shared`: others are probed once the object is corrected.
 pub(in crate::fleet) async fn try_all(
     scene: &mut impl Probe,
     target: &Target<'_>,
@@ -78,7 +78,7 @@ pub(in crate::fleet) async fn try_all(
             let now = scene.objects().get(target).await?;
             let patch = replaced(&now, &path, value.clone());
             let stored = scene.objects().patch(target, &patch, is_status).await;
-            // Pruned, or given its default, it is the value before.
+            // If the value was pruned or replaced by its default, the object is unchanged.
             if stored.is_ok_and(|stored| is_changed(&now, &stored)) {
                 accepted += 1;
                 if !is_shared {
@@ -87,7 +87,7 @@ pub(in crate::fleet) async fn try_all(
             }
         }
         tried.accepted += accepted;
-        // The controller may write it at the same time.
+        // The controller may write the object at the same time.
         for _ in 0..3 {
             let now = scene.objects().get(target).await?;
             for is_status in [false, true] {
@@ -102,7 +102,7 @@ pub(in crate::fleet) async fn try_all(
     Ok(())
 }
 
-/// Apart from what the API server counts and notes itself.
+/// Ignores what the API server itself counts and records.
 fn is_changed(before: &Value, after: &Value) -> bool {
     let [before, after] = [before, after].map(|object| {
         let mut object = object.clone();
@@ -133,7 +133,7 @@ impl Objects {
         .await
     }
 
-    /// Lets the API server accept anything in objects of this kind.
+    /// Makes the API server accept any value in objects of this kind.
     pub(in crate::fleet) async fn forget_schema(&self, plural: &str) -> Result<()> {
         let crd = resource(("apiextensions.k8s.io", "v1", "CustomResourceDefinition"));
         let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &crd);

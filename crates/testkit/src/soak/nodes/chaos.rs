@@ -73,7 +73,7 @@ impl World for Chaos<'_> {
         "writes refused", 4, it.refuse_writes(&node);
     }
     type Drawn = Node;
-    /// All events are in one round.
+    /// All events are in one iteration.
     const ROUND: usize = usize::MAX;
     const SETTLED: Duration = CALM;
     const POLL: Duration = POLL;
@@ -83,7 +83,7 @@ impl World for Chaos<'_> {
         &mut self.events
     }
 
-    /// First ends what is over.
+    /// First ends the disturbances whose time is over.
     async fn draw(&mut self) -> Result<Node> {
         self.power.bring_back(false)?;
         self.refusals.end(false)?;
@@ -96,7 +96,7 @@ impl World for Chaos<'_> {
         self.events.below(if is_long { 15_000 } else { 4_000 })
     }
 
-    /// Restarts everything, allows every write, takes odd values back, resumes the rollout, with the file as delivery, and
+    /// Restarts everything, allows every write, reverts odd values, resumes the rollout with delivery by file, and
     /// applies the last content.
     async fn heal(&mut self) -> Result<()> {
         let (deadline, poll) = (Duration::from_mins(1), Duration::from_secs(1));
@@ -185,7 +185,7 @@ impl<'a> Chaos<'a> {
         self.product.apply(bad)
     }
 
-    /// The nodes begin to restore, and some or all of them may finish.
+    /// The nodes begin to restore; some or all of them may finish.
     fn delete_and_apply(&mut self) -> Result<()> {
         self.product.delete()?;
         thread::sleep(self.events.below(20_000));
@@ -215,7 +215,7 @@ impl<'a> Chaos<'a> {
         self.files.rewrite_flags(&node)
     }
 
-    /// From one delivery to the other.
+    /// Switches to the other delivery.
     fn deliver(&mut self) -> Result<()> {
         self.delivery = if self.delivery == CONFIG_FILE {
             CREDENTIAL_PROVIDER

@@ -15,14 +15,14 @@ use crate::kubeadm::{self, State};
 
 /// kubeadm writes the kubelet's flags to this file, which the nodes' kubelets read.
 const FLAGS: &str = "kubeadm-flags.env";
-/// kubeadm's upgrade rewrites the first of these files, which these kubelets do not read, and moves the socket of the runtime from
-/// the flags to the second, unless that exists.
+/// kubeadm's upgrade rewrites the first of these files, which these kubelets do not read. It moves the runtime's socket
+/// from the flags to the second file, unless that exists.
 const OF_KUBEADM: [&str; 2] = ["config.yaml", "instance-config.yaml"];
 
 pub(super) struct Files {
     /// `auth` of each entry that another process wrote, by node and registry.
     foreign: BTreeMap<(String, String), String>,
-    /// The program with kubeadm's code.
+    /// A program built from kubeadm's code.
     kubeadm: PathBuf,
 }
 
@@ -40,7 +40,7 @@ impl Files {
         entries.map(|((node, registry), auth)| (node.as_str(), registry.as_str(), auth.as_str()))
     }
 
-    /// Does what `docker login` does: reads the file and replaces it with one that has one more entry.
+    /// Does what `docker login` does: reads the file and replaces it by one with an additional entry.
     pub(super) fn write_entry(&mut self, node: &Node) -> Result<()> {
         let number = self.foreign.len();
         let registry = format!("foreign-{number}.example.com");
@@ -58,7 +58,8 @@ impl Files {
         Ok(())
     }
 
-    /// kubeadm upgrades the node, whose flags name the socket of the runtime: it removes that one and sorts the others.
+    /// Upgrades the node with kubeadm after adding the runtime's socket to its flags: kubeadm removes that flag and
+    /// sorts the others.
     pub(super) fn rewrite_flags(&self, node: &Node) -> Result<()> {
         let directory = node.kubelet_dir();
         let path = directory.join(FLAGS);
@@ -81,7 +82,7 @@ impl Files {
     }
 }
 
-/// Replaces the file as a whole.
+/// Replaces the whole file.
 fn replace(path: &Path, content: &str) -> Result<()> {
     let temporary = path.with_added_extension("of-somebody-else");
     std::fs::write(&temporary, content)?;

@@ -23,7 +23,7 @@ pub(super) fn merge(cluster: &Cluster, what: &str, patch: &Value) -> Result<()> 
     Ok(())
 }
 
-/// `kubectl apply --server-side`; other clients' fields are taken over.
+/// `kubectl apply --server-side`; takes over fields of other managers.
 pub(super) fn apply(cluster: &Cluster, object: &Value) -> Result<()> {
     let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
     with_input(cluster, &args, &object.to_string())?;

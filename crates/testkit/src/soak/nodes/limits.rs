@@ -15,14 +15,14 @@ const PROVIDER: &str = "CredentialProvider";
 /// A Node younger than this without content gets the fleet's revision outside the limits.
 const NEW_FOR: SignedDuration = SignedDuration::from_mins(10);
 
-/// What the audit log says about the `NodePullSecret`s.
+/// The observations in the audit log about the `NodePullSecret`s.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum number of nodes with an assignment from the controller that had not responded to it.
+    /// Maximum number of nodes that had an assignment by the controller and had not responded to it.
     pub most: usize,
     /// These nodes, and the `resourceVersion` at that moment.
     pub at: (Vec<String>, u64),
-    /// Specs that the controller wrote, and statuses that the nodes wrote.
+    /// Number of specs that the controller wrote, and of statuses that the nodes wrote.
     pub assignments: usize,
     pub statuses: usize,
 }
@@ -34,11 +34,11 @@ struct Change {
     node: String,
     is_spec: bool,
     by_controller: bool,
-    /// Its syncer wrote it. Anybody else's status is an odd value.
+    /// Whether the node's syncer wrote it. A status by any other client is an odd value.
     by_node: bool,
-    /// The Node was new at that moment.
+    /// Whether the Node was new at that moment.
     is_new: bool,
-    /// The whole object after the write; `None`: it was deleted.
+    /// The object after the write; `None`: it was deleted.
     object: Option<Value>,
 }
 
@@ -51,7 +51,7 @@ pub fn read(audit_log: &Path, created: &BTreeMap<String, Timestamp>) -> Result<L
             if !line.contains("\"nodepullsecrets\"") {
                 continue;
             }
-            // A kill of the API server can cut a line off. The events after it contain everything that matters.
+            // A kill of the API server can truncate a line. The events after it contain everything relevant.
             let Ok(event) = serde_json::from_str(&line) else {
                 continue;
             };
@@ -79,7 +79,7 @@ fn parts(audit_log: &Path) -> Result<Vec<PathBuf>> {
     Ok(parts)
 }
 
-/// `latest` stands in for the version of a deletion, whose response has none.
+/// `latest` is used as the version of a deletion, whose response has none.
 fn change(event: &Value, latest: u64, created: &BTreeMap<String, Timestamp>) -> Option<Change> {
     let target = &event["objectRef"];
     let taken = event["responseStatus"]["code"].as_u64()? < 300;
@@ -108,15 +108,16 @@ fn change(event: &Value, latest: u64, created: &BTreeMap<String, Timestamp>) -> 
     })
 }
 
-/// What is known about a node.
+/// The state of a node.
 struct Seen<'a> {
     object: &'a Value,
-    /// The controller wrote its spec.
+    /// Whether the controller wrote its spec.
     by_controller: bool,
     is_new: bool,
-    /// Its assignment needs no restart, and counts towards no limit.
+    /// Whether its assignment needs no restart, and therefore counts towards no limit.
     in_place: bool,
-    /// Its assignment was over when somebody else changed its status. The node is not in flight, whatever the status says.
+    /// Whether its assignment had finished when another client changed its status. The node is then not in flight,
+    /// whatever the status says.
     was_over: bool,
 }
 
@@ -197,11 +198,12 @@ fn revision(of: &Value) -> Revision {
     (of["revision"].as_i64().unwrap_or_default(), id.to_owned())
 }
 
-/// The order of the assigned revisions, and which of them the credential provider delivers.
+/// The order of the assigned revisions, and which of them are delivered by the credential provider.
 #[derive(Default)]
 struct Providers {
     order: BTreeMap<Revision, usize>,
-    /// Each one with the first of the uninterrupted sequence of such revisions. A node that has one of the sequence changes in place.
+    /// Each revision, with the first of the uninterrupted sequence of revisions that the provider delivers. A node with
+    /// one of that sequence changes in place.
     since: BTreeMap<Revision, usize>,
 }
 
@@ -217,7 +219,7 @@ impl Providers {
                 revisions.push(revision(spec));
             }
             if change.by_node && status["phase"] == "Synced" {
-                // A node that can't have the provider keeps the file.
+                // A node that doesn't support the provider keeps the file.
                 *delivered.entry(revision(status)).or_default() |= status["delivery"] == PROVIDER;
             }
         }
@@ -229,7 +231,7 @@ impl Providers {
                     found.since.insert(revision, first);
                 }
                 Some(false) => first = None,
-                // No node ever had it, so none but a canary was assigned it.
+                // No node ever had the revision, so only a canary was assigned it.
                 None => {}
             }
         }
@@ -245,8 +247,8 @@ impl Providers {
     }
 }
 
-/// It has an assignment and may be applying it: its status is of an earlier assignment or says that it is in progress.
-/// A new node without content counts towards no limit.
+/// Whether the node has an assignment and may be applying it: its status is about an earlier assignment, or reports
+/// progress. A new node without content counts towards no limit.
 fn is_in_flight(object: &Value, is_new: bool) -> bool {
     let (spec, status) = (&object["spec"], &object["status"]);
     let revision = |of: &Value| of["revision"].as_i64().unwrap_or_default();
@@ -261,13 +263,13 @@ fn is_in_flight(object: &Value, is_new: bool) -> bool {
     let has_it =
         status["phase"] == "Synced" && !is_restore && is_same("revision") && is_same("revisionId");
     if object["metadata"]["generation"] != observed {
-        // A node whose object was deleted is assigned again what it has.
+        // A node whose object was deleted is assigned the content that it already has.
         return !is_revoked && !has_it;
     }
     let is_over = match status["phase"].as_str().unwrap_or_default() {
         "Synced" => has_it,
         "Restored" => is_restore,
-        // Its content was replaced before the node fetched it: the node is unchanged, and its next assignment follows.
+        // The content was replaced before the node fetched it: the node is unchanged, and its next assignment follows.
         "Syncing" => status["reason"] == "Superseded",
         phase => ["RolledBack", "Failed", "ForeignOwner"].contains(&phase),
     };

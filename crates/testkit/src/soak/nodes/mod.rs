@@ -28,7 +28,7 @@ pub const MAX_UNAVAILABLE: usize = 2;
 /// The delivery at the start and at the end, when the nodes' files are read.
 const CONFIG_FILE: &str = "ConfigFile";
 const POLL: Duration = Duration::from_millis(500);
-/// The controller revokes assignments without response after two minutes, those of an unreachable node after five.
+/// The controller revokes an assignment without response after two minutes, that of an unreachable node after five.
 const CALM: Duration = Duration::from_mins(8);
 
 /// Runs random events on a running cluster.
@@ -46,13 +46,13 @@ pub fn soak(cluster: &Cluster, time: Duration, seed: u64) -> Result<()> {
     })
 }
 
-/// Credentials with this password.
+/// A credentials file with this password.
 fn content(password: &str) -> String {
     let auth = base64::prelude::BASE64_STANDARD.encode(format!("soak:{password}"));
     json!({"auths": {REGISTRY: {"auth": auth}}}).to_string()
 }
 
-/// Applies the user's configuration: an event may have changed or deleted it.
+/// Applies the user's configuration, because an event may have changed or deleted it.
 fn limit(cluster: &Cluster, delivery: &str) -> Result<()> {
     let config = configuration(&json!({
         "kubelet": {"delivery": delivery},

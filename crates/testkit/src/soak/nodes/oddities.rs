@@ -12,10 +12,11 @@ use crate::fleet::odd_values::fields::{ANNOTATION, LABEL, at_path, paths, replac
 use crate::product::NAMESPACE;
 use crate::{Cluster, until};
 
-/// How long values are tried until the API server accepts one.
+/// How long to try values until the API server accepts one.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Objects that others may write. What a value means there is up to others: a node's label or condition may keep pods away.
+/// Objects that other clients may write, except fields whose meaning is up to them: a node's label or condition may
+/// keep pods away.
 static TARGETS: [Target; 6] = [
     Target {
         kind: "NodePullSecret",
@@ -55,7 +56,7 @@ static TARGETS: [Target; 6] = [
         kind: "Lease",
         namespace: CONTROLLER_NAMESPACE,
         name: LEASE,
-        // Another holder leads.
+        // With another holder, another process leads.
         is_odd: |path| path.starts_with("/spec/") && path != "/spec/holderIdentity",
     },
 ];
@@ -63,7 +64,7 @@ static TARGETS: [Target; 6] = [
 struct Target {
     kind: &'static str,
     namespace: &'static str,
-    /// Empty: that of a node.
+    /// Empty for a node, whose name varies.
     name: &'static str,
     is_odd: fn(&str) -> bool,
 }
@@ -90,13 +91,13 @@ pub(super) struct Oddities<'a> {
     left: Vec<Odd>,
 }
 
-/// A value that somebody wrote.
+/// An odd value that was written.
 struct Odd {
     target: &'static Target,
     name: String,
     path: String,
     before: Value,
-    /// As the API server stored it.
+    /// The value as the API server stored it.
     odd: Value,
 }
 
@@ -108,12 +109,12 @@ impl<'a> Oddities<'a> {
         }
     }
 
-    /// Gives one object, such as one of this node, an odd value that the API server accepts. Returns which.
+    /// Writes an odd value to an object, such as one of this node, that the API server accepts. Returns a description.
     pub(super) fn put(&mut self, random: &mut Rng, node: &str) -> Result<String> {
         let target = &TARGETS[random.usize(..TARGETS.len())];
         let at = random.u16(..);
         let mut values = values();
-        // The API server shows a Secret that it can't decode in its response, and in the audit log.
+        // The API server's response, and thus the audit log, shows a Secret that it can't decode.
         values.retain(|value| target.kind != "Secret" || value.is_string());
         random.shuffle(&mut values);
         let name = if target.name.is_empty() {
@@ -151,7 +152,7 @@ impl<'a> Oddities<'a> {
         )
     }
 
-    /// Takes back the values that nobody has replaced.
+    /// Reverts the odd values that no other client has replaced.
     pub(super) fn take_back(&mut self) -> Result<()> {
         let (deadline, poll) = (Duration::from_secs(30), Duration::from_secs(1));
         while let Some(odd) = self.left.pop() {
@@ -171,7 +172,7 @@ impl<'a> Oddities<'a> {
         Ok(())
     }
 
-    /// Without the values of a Secret; null: there is no such object.
+    /// Without the values of a Secret; null if the object does not exist.
     fn get(&self, target: &Target, name: &str) -> Result<Value> {
         let what = format!("{}/{name}", target.kind.to_lowercase());
         let mut object = self.cluster.get(target.namespace, &what)?;
@@ -184,7 +185,7 @@ impl<'a> Oddities<'a> {
     /// Returns the value that the API server stored at the path.
     fn patch(&self, target: &Target, name: &str, path: &str, patch: &Value) -> Result<Value> {
         let what = format!("{}/{name}", target.kind.to_lowercase());
-        // Only this part of the object is printed: another one may be a credential.
+        // Prints only this part of the object, because another part may be a credential.
         let part = path.split('/').nth(1).context("an empty path")?;
         let (patch, output) = (patch.to_string(), format!("jsonpath={{.{part}}}"));
         let mut args = vec!["patch", &what, "--type=merge", "-p", &patch, "-o", &output];

@@ -1,4 +1,4 @@
-//! Writes of the controller that are refused for a while.
+//! Temporarily refuses writes of the controller.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ impl<'a> Refusals<'a> {
         })
     }
 
-    /// Refuses the controller's writes of one object, such as that of this node. Returns which.
+    /// Refuses the controller's writes of one object, such as that of this node. Returns a description.
     pub(super) fn begin(&mut self, random: &mut Rng, node: &str) -> Result<String> {
         let of_node = random.u8(0..3) == 0;
         let other = OF_CONTROLLER[random.usize(..OF_CONTROLLER.len())];
@@ -49,14 +49,14 @@ impl<'a> Refusals<'a> {
         };
         let user = service_account(CONTROLLER_NAMESPACE, CONTROLLER);
         let webhook = self.refuser.configuration(&[&user], &refused, is_silent);
-        // Also if the response is lost.
+        // Set even if the response is lost.
         self.until = Some(Instant::now() + Duration::from_secs(seconds));
         apply(self.cluster, &webhook)?;
         let how = if is_silent { "unanswered" } else { "denied" };
         Ok(format!(": {kind} `{name}` {how} for {seconds} s"))
     }
 
-    /// Allows the writes whose time is over.
+    /// Allows the writes that were refused long enough.
     pub(super) fn end(&mut self, all: bool) -> Result<()> {
         let Some(until) = self.until else {
             return Ok(());

@@ -1,5 +1,5 @@
 use super::*;
-use crate::view::check::Verdict;
+use crate::view::check::CheckResult;
 use globalps_core::api::GlobalPullSecretSpec;
 use serde_json::{Value, json};
 
@@ -123,7 +123,7 @@ fn early(number: usize) -> Sight<Vec<EarlyPod>> {
 
 #[test]
 fn what_delivery_into_namespaces_misses_is_named() {
-    use Verdict::{Failure, Warning};
+    use CheckResult::{Failure, Warning};
     let (admission, accounts) = (Some(Attach::Admission), Some(Attach::ServiceAccounts));
     for (attach, seen, expected) in [
         (admission, well(), None),
@@ -204,7 +204,10 @@ fn what_delivery_into_namespaces_misses_is_named() {
         ),
     ] {
         let checks = namespaces(&gps(attach), &seen);
-        let bad: Vec<&Check> = checks.iter().filter(|c| c.result != Verdict::Ok).collect();
+        let bad: Vec<&Check> = checks
+            .iter()
+            .filter(|c| c.result != CheckResult::Ok)
+            .collect();
         let found = bad.first().map(|check| (check.name, check.result));
         assert_eq!(
             found,

@@ -21,7 +21,7 @@ fn limited() -> Result<Pull, RegistryError> {
     })
 }
 
-/// Of the pod, or of the nodes' file.
+/// Credentials of the pod, or of the node's file.
 fn answer(of_pod: bool) -> Answer {
     let ring = |name: &str| Keyring {
         name: name.to_owned(),
@@ -61,7 +61,7 @@ fn failing(message: &str) -> Failing {
     }
 }
 
-/// An installation where `add` comes into force.
+/// An installation where `add` has an effect.
 fn works() -> Adding {
     let gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
     Adding {
@@ -71,7 +71,7 @@ fn works() -> Adding {
 }
 
 const ADD: &str = "kubectl globalps add quay.io -u USER --wait --retry-pods";
-/// For the user whose credentials are rejected.
+/// The command for a user whose credentials are rejected.
 const AGAIN: &str = "kubectl globalps add quay.io -u u --wait --retry-pods";
 
 #[test]

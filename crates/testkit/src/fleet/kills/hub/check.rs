@@ -1,4 +1,4 @@
-//! Conditions at each kill and at the end.
+//! Checks at each kill and at the end.
 
 use anyhow::{Context, Result, ensure};
 use base64::Engine as _;
@@ -29,7 +29,7 @@ impl World<'_> {
         Ok(Some(json!([of, revision, content, key])))
     }
 
-    /// Each revision has one content, and a member has the content of its revision.
+    /// Checks that each revision has one content, and that a member has the content of its revision.
     pub(super) async fn check_contents(&self) -> Result<()> {
         let of_fleet = ListParams::default().labels(&format!("{FLEET_LABEL}={FLEET}"));
         let revisions = self.secrets().list(&of_fleet).await?;
@@ -58,7 +58,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// One member changes at a time, according to the hub's objects and to the members.
+    /// Checks that only one member changes at a time, according to the hub's objects and the members.
     pub(super) async fn check_limit(&self) -> Result<()> {
         let all = ListParams::default();
         let objects = self.clusters().list(&all).await?;

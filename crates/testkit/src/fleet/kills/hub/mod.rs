@@ -1,4 +1,4 @@
-//! The hub is killed at each of its writes, on the management cluster and in the simulated members.
+//! Kills the hub at each of its writes, on the management cluster and in the simulated members.
 
 mod check;
 
@@ -29,7 +29,7 @@ use crate::fleet::members::Members;
 const FLEET: &str = "shared";
 /// Time until each node of a member has a new Secret.
 const TIME: Duration = Duration::from_millis(20);
-/// The members: the first one to get a revision; one whose Secret has another client's key; one that is selected only
+/// The members: the first one to get a revision; one whose Secret has another client's key; one that is only selected
 /// at times; and one that is never selected and has another client's Secret.
 const CANARY: usize = 0;
 const SHARED: usize = 1;
@@ -75,12 +75,12 @@ struct World<'a> {
     fleet: Option<String>,
     /// Number of the newest revision.
     revision: i64,
-    /// In the password of the source.
+    /// Number in the source's password.
     content: u32,
     retries: u32,
     /// Expected revision and content of each member.
     has: [Option<(i64, u32)>; MEMBERS],
-    /// The canary's nodes failed with the newest revision.
+    /// Whether the canary's nodes failed with the newest revision.
     has_failed: bool,
     /// The content of each revision seen so far, by the UID of its `FleetPullSecret` and its number.
     seen: Mutex<BTreeMap<(String, i64), String>>,
@@ -178,7 +178,7 @@ impl<'a> World<'a> {
         self.apply_secret(secret).await
     }
 
-    /// The garbage collector does not run: revisions of the previous FleetPullSecret still exist and must not be used.
+    /// The garbage collector does not run: revisions of the previous `FleetPullSecret` still exist and must not be used.
     async fn create(&mut self) -> Result<()> {
         self.rotate(&[CANARY, SHARED]).await?;
         let fleet = json!({
@@ -198,7 +198,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// The number of the next revision: another `FleetPullSecret`'s Secret keeps the number in its name, and no more.
+    /// The number of the next revision. Skips numbers in the names of Secrets that belong to another `FleetPullSecret`.
     async fn next_revision(&self) -> Result<i64> {
         let of_fleet = ListParams::default().labels(&format!("{FLEET_LABEL}={FLEET}"));
         let secrets = self.secrets().list(&of_fleet).await?;
@@ -213,7 +213,7 @@ impl<'a> World<'a> {
         (last + 1..).find(is_free).context("a number")
     }
 
-    /// Changes the source's content; these members get it.
+    /// Changes the source's content, which these members get.
     async fn rotate(&mut self, members: &[usize]) -> Result<()> {
         self.revision = self.next_revision().await?;
         self.content += 1;

@@ -109,7 +109,8 @@ fn nodes_count_from_their_grant_until_they_have_answered_for_it() {
     }
 }
 
-/// By the provider from revision 2, and by the file in 4: from 2 to 3 nodes change in place, from 3 to 4 they don't.
+/// Revisions 2 and 3 are delivered by the provider, 4 by the file: nodes change in place from 2 to 3, but not from 3 to
+/// 4.
 #[test]
 fn a_node_that_is_assigned_what_it_has_does_not_count() {
     let mut object = json!({
@@ -162,7 +163,7 @@ fn nodes_that_change_in_place_do_not_count() {
             changes.push(with(answer, revision, by(revision)));
         }
         let found = replay(&changes);
-        // One after the other before.
+        // The earlier changes come one after the other.
         let earlier = replay(&changes[..before]).most;
         assert_eq!(found.most.max(earlier), most.max(earlier), "{revision}");
         assert!(earlier <= 1, "{revision}");

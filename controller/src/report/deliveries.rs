@@ -1,10 +1,18 @@
-//! The namespaces in the status. Pure.
+//! The deliveries into namespaces and to operators in the status. Pure.
 
-use globalps_core::api::{Attach, ImagePullSecretsStatus, condition};
+use globalps_core::api::{
+    Attach, ImagePullSecretsStatus, NamespaceFailure, OperatorFailure, OperatorsStatus, condition,
+};
 use globalps_core::reasons::Reason;
-use globalps_planner::namespaces::summary::{NamespacesReport, Problem};
+use globalps_planner::namespaces::report::{NamespacesReport, Problem};
+use globalps_planner::operators::report::OperatorsReport;
+use globalps_planner::targets::summary::{Failed, Summary};
 
 use super::statement::{Statement, statement};
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
 
 /// Reports `ServiceAccounts` from before the first service account has a reference until the last one has none, so that a new
 /// leader knows whether to look for references. `before`: the previous status, which is kept while nothing else is known.
@@ -12,7 +20,6 @@ pub(super) fn namespaces_status(
     report: &NamespacesReport,
     before: Option<&ImagePullSecretsStatus>,
 ) -> ImagePullSecretsStatus {
-    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let accounts = Attach::ServiceAccounts.as_str();
     let said = before.filter(|before| before.attach == accounts);
     let Some(summary) = &report.summary else {
@@ -37,7 +44,15 @@ pub(super) fn namespaces_status(
         failed: count(summary.failed),
         excluded: count(summary.excluded),
         service_accounts,
-        failures: summary.failures.clone(),
+        failures: summary
+            .failures
+            .iter()
+            .map(|failed| NamespaceFailure {
+                namespace: failed.namespace.clone(),
+                reason: failed.reason.into(),
+                message: failed.message.clone(),
+            })
+            .collect(),
     }
 }
 
@@ -71,11 +86,8 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
         summary.synced, summary.total, report.secret_name
     );
     if let Some(first) = summary.failures.first() {
-        message = format!("{message}; {}: {}", first.namespace, first.message);
-        if summary.failed > 1 {
-            message = format!("{message}; {} more failed", summary.failed - 1);
-        }
-        return new("False", reason(&first.reason), message);
+        let message = with_failures(&message, &first.namespace, first, summary);
+        return new("False", reason(first.reason), message);
     }
     if let Some(canary) = &summary.canary {
         return new(
@@ -100,18 +112,83 @@ pub(super) fn namespaces_synced(report: &NamespacesReport) -> Statement {
 }
 
 /// Reasons of conditions are a fixed set.
-fn reason(failure: &str) -> Reason {
-    match Reason::parse(failure) {
-        Some(Reason::ForeignSecret) => Reason::ForeignSecret,
-        Some(Reason::Conflict) => Reason::Conflict,
+fn reason(failure: Reason) -> Reason {
+    match failure {
+        Reason::ForeignSecret | Reason::Conflict => failure,
         _ => Reason::NamespacesFailed,
+    }
+}
+
+/// `before`: the previous status, which is kept while nothing else is known.
+pub(super) fn operators_status(
+    report: &OperatorsReport,
+    before: Option<&OperatorsStatus>,
+) -> OperatorsStatus {
+    let Some(summary) = &report.summary else {
+        return before.cloned().unwrap_or_default();
+    };
+    OperatorsStatus {
+        total: count(summary.total),
+        synced: count(summary.synced),
+        failed: count(summary.failed),
+        service_accounts: count(summary.accounts),
+        failures: summary
+            .failures
+            .iter()
+            .map(|failed| OperatorFailure {
+                namespace: failed.namespace.clone(),
+                name: failed.name.clone(),
+                reason: failed.reason.into(),
+                message: failed.message.clone(),
+            })
+            .collect(),
+    }
+}
+
+/// Whether every operator is in the desired state.
+pub(super) fn operators_synced(report: &OperatorsReport) -> Statement {
+    let new =
+        |status, reason, message| statement(condition::OPERATORS_SYNCED, status, reason, message);
+    if report.is_forbidden {
+        let message = "the controller may not list Subscriptions, CatalogSources, ClusterServiceVersions or ServiceAccounts: \
+            `kubectl globalps install --operators NAMESPACE/SECRET` allows it";
+        return new("False", Reason::Forbidden, message.to_owned());
+    }
+    let Some(summary) = &report.summary else {
+        let message = "listing operators".to_owned();
+        return new("Unknown", Reason::Listing, message);
+    };
+    if !report.is_served {
+        let message =
+            "the Operator Lifecycle Manager (operators.coreos.com/v1alpha1) is not installed";
+        return new("True", Reason::NotInstalled, message.to_owned());
+    }
+    let message = format!(
+        "{} of {} operators have the pull secrets of their catalogs",
+        summary.synced, summary.total
+    );
+    if let Some(first) = summary.failures.first() {
+        let of = format!("Subscription {}/{}", first.namespace, first.name);
+        let message = with_failures(&message, &of, first, summary);
+        return new("False", Reason::OperatorsFailed, message);
+    }
+    if summary.synced < summary.total {
+        return new("False", Reason::RollingOut, message);
+    }
+    new("True", Reason::Synced, message)
+}
+
+/// The message, with the first failure, which is of this namespace or operator, and the number of others.
+fn with_failures(message: &str, of: &str, first: &Failed, summary: &Summary) -> String {
+    let message = format!("{message}; {of}: {}", first.message);
+    match summary.failed {
+        0 | 1 => message,
+        failed => format!("{message}; {} more failed", failed - 1),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use globalps_planner::namespaces::summary::Summary;
-
     use super::*;
 
     #[test]
