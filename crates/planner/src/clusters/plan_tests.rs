@@ -369,6 +369,13 @@ fn the_plan_of_a_fleet() {
             "c=1",
         ),
         (
+            "a failed removal keeps no new cluster from the newest revision",
+            found(B),
+            &[(1, A, "r"), (2, B, "p")],
+            "a=2:Synced b=2 c=0 -d=R:Failed",
+            "c=2",
+        ),
+        (
             "the Secret is removed from a cluster that is no longer selected",
             found(A),
             &[(1, A, "r")],

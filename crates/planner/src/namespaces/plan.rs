@@ -49,8 +49,9 @@ pub fn plan(input: &Input, digests: &mut Digests) -> DeliveryPlan {
         plan.summary.canary = stage.canary_error;
         plan.again_at = stage.again_at;
     }
-    remove(input, &wanted, references, &mut plan);
     plan.writes.truncate(WRITES);
+    // They wait for no rotation, however many namespaces that has.
+    remove(input, &wanted, references, &mut plan);
     let accounts = input.accounts.into_iter().flat_map(BTreeMap::values);
     plan.summary.accounts = accounts.filter(|account| account.is_attached()).count();
     let retry_at = input.memory.next_retry(input.now);

@@ -915,3 +915,16 @@ fn the_summary_counts_namespaces_and_own_references() {
     let counts = (summary.total, summary.excluded, summary.accounts);
     assert_eq!(counts, (2, 2, 2));
 }
+
+#[test]
+fn removals_do_not_wait_for_the_last_writes_of_a_rotation() {
+    let due: Vec<String> = (0..=WRITES).map(|at| format!("n{at}")).collect();
+    let namespaces = format!("first=5 {} left-=5", due.join(" "));
+    let case = Case {
+        namespaces: &namespaces,
+        ..CASE
+    };
+    let writes = run(case, &Memory::default()).writes;
+    assert_eq!(writes.len(), WRITES + 1);
+    assert!(matches!(writes.last(), Some(Write::Delete { id, .. }) if id.0 == "left"));
+}

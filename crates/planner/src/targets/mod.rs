@@ -17,7 +17,7 @@ use kube::core::ObjectMeta;
 /// Maximum number of service accounts that are kept of one namespace, and of subscriptions and the like: there is no limit to how
 /// many its users create.
 pub const PER_NAMESPACE: usize = 1000;
-/// Maximum number of writes in one plan: more would take longer than a reconcile may.
+/// Maximum number of writes in one plan, besides removals from namespaces: more would take longer than a reconcile may.
 pub const WRITES: usize = 2048;
 /// What can't be written or removed for this long is a problem of its namespace only: nothing else waits for it.
 pub const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
