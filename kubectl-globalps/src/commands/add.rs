@@ -193,7 +193,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
         pull_secret::must_be_installed(cluster).await?;
     }
     must_not_be_held(cluster).await?;
-    let mut told = Announcement::default();
+    let mut shown = Announcement::default();
     until_written(async |_| {
         let existing = pull_secret::get(cluster, name).await?;
         let (planned, outcome) = with_logins(existing.clone(), &cluster.namespace, name, logins)?;
@@ -217,7 +217,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
             };
             let announced =
                 announcement(cluster, existing.as_ref(), &planned, source.as_ref()).await?;
-            if announced != told {
+            if announced != shown {
                 let owners = owner.into_iter().chain(of_entry);
                 pull_secret::warn_of_owners(cluster.printer(), owners);
                 announced.preview.show(cluster.printer());
@@ -226,7 +226,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
                 }
                 let yes = args.yes || args.dry_run != DryRun::None;
                 restarts::agree(cluster, &announced.effects, announced.is_first, yes)?;
-                told = announced;
+                shown = announced;
             }
         }
         let beside = match entry {
@@ -237,7 +237,7 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
         let changed_source = source.filter(|_| outcome != WriteOutcome::Unchanged);
         Ok(Changed {
             before: changed_source.map(|source| source.sources.revision()),
-            undelivered: told.undelivered,
+            undelivered: shown.undelivered,
             secret,
             outcome,
             beside,

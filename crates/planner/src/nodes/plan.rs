@@ -58,7 +58,7 @@ impl Plan {
 }
 
 /// What is known before anything is decided that may need the history.
-pub struct Judged<'a> {
+pub struct Judgement<'a> {
     snapshot: &'a Snapshot<'a>,
     states: Vec<NodeState<'a>>,
     /// The rollout of the revision in force.
@@ -68,7 +68,7 @@ pub struct Judged<'a> {
 }
 
 /// Judges each node, once. Whether the rollout in force has to end first decides on the content, and that on the course of the plan.
-pub fn judge<'a>(snapshot: &'a Snapshot<'a>) -> Judged<'a> {
+pub fn judge<'a>(snapshot: &'a Snapshot<'a>) -> Judgement<'a> {
     let Snapshot {
         config,
         secrets,
@@ -81,7 +81,7 @@ pub fn judge<'a>(snapshot: &'a Snapshot<'a>) -> Judged<'a> {
     let in_force = Rollout::of(&states, spec, recorded, before.map(Target::of), clock.now);
     let resolved = resolved_for_rollout(spec, secrets, before, &in_force);
     let course = course(snapshot, before, resolved.desired.as_ref());
-    Judged {
+    Judgement {
         snapshot,
         states,
         in_force,
@@ -90,7 +90,7 @@ pub fn judge<'a>(snapshot: &'a Snapshot<'a>) -> Judged<'a> {
     }
 }
 
-impl Judged<'_> {
+impl Judgement<'_> {
     /// A rollback is due, to the last additional Secret that was rolled out, which is in the history.
     pub fn needs_history(&self) -> bool {
         self.at_fault().is_some()
