@@ -5,17 +5,23 @@
     expect(clippy::disallowed_methods, reason = "tests are not shipped")
 )]
 
+mod change;
 mod cli;
 mod cluster;
 mod commands;
 mod credentials;
+mod diagnose;
 mod error;
 mod follow;
 mod format;
+mod install;
 mod platform;
 mod registry;
 mod secret;
+mod target;
 mod terminal;
+#[cfg(test)]
+mod testing;
 mod view;
 
 use std::ffi::OsStr;

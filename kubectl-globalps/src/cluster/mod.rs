@@ -1,9 +1,11 @@
 //! Connects to a cluster like kubectl, and reads its state. Makes no judgements.
 
 pub(crate) mod annotate;
+pub(crate) mod attempts;
 pub(crate) mod client;
 mod clock;
 pub(crate) mod controller;
+pub(crate) mod create;
 pub(crate) mod facts;
 pub(crate) mod fleet;
 pub(crate) mod hypershift;
@@ -15,6 +17,7 @@ mod overrides;
 pub(crate) mod params;
 pub(crate) mod proxy;
 mod renewal;
+pub(crate) mod runtime;
 pub(crate) mod start;
 pub(crate) mod syncers;
 

@@ -2,34 +2,30 @@
 
 use globalps_core::api::DeliveryType;
 use globalps_core::names;
-use globalps_dockerconfig::{DockerConfig, validate};
-use jiff::Timestamp;
+use globalps_dockerconfig::DockerConfig;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::attempts::until_written;
-use super::forget::{forget_before, until_forgotten};
-use super::live_check::{live_check, trust};
-use super::pull_secret;
-use super::restarts;
-use super::restore_configuration::must_not_be_held;
-use super::source::{Planned, Sources, configured_in_dry_run, taken_up};
-use super::source_state::{When, must_reach_pods};
-use super::wait::{follow_if, may_wait};
-use super::waiting_pods::after_wait;
-use crate::cli::{Add, Connection, Credentials, DryRun, LiveCheck};
+use crate::change::forget::{forget_before, until_forgotten};
+use crate::change::logins::checked;
+use crate::change::preview::{Preview, send};
+use crate::change::restarts;
+use crate::change::restore_configuration::must_not_be_held;
+use crate::change::source::{Planned, Sources, configured_in_dry_run, taken_up};
+use crate::change::source_state::{When, must_reach_pods};
+use crate::change::waiting_pods::after_wait;
+use crate::cli::{Add, Connection, DryRun};
+use crate::cluster::attempts::until_written;
 use crate::cluster::namespaces::{Who, affected};
 use crate::cluster::{Cluster, must_watch};
-use crate::credentials::auth_file::AuthFile;
-use crate::credentials::file::read;
-use crate::credentials::logins::{self, Source};
-use crate::credentials::manifest::content;
-use crate::credentials::password;
+use crate::credentials::logins::{self};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{
     Login, WriteOutcome, config_of, may_change, valid_in, with_logins,
 };
 use crate::secret::changes::{InForce, changes, reach_nodes, text};
 use crate::secret::effects::{Differs, Effects};
+use crate::target::pull_secret;
+use crate::target::wait::{follow_if, may_wait};
 use crate::terminal::printer::Printer;
 use crate::view::status::Goal;
 
@@ -97,28 +93,6 @@ pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Re
     Ok(exit)
 }
 
-/// The checked credentials, and the cluster if they come from it. Otherwise the caller connects later, so that a wrong
-/// password is also reported without a cluster.
-pub(super) async fn checked<'a>(
-    from: &Credentials,
-    check: &LiveCheck,
-    flags: &Connection,
-    printer: &'a Printer,
-) -> Result<(Vec<Login>, Option<Cluster<'a>>)> {
-    let trust = trust(&check.asking)?;
-    let (logins, cluster) = logins(from, flags, printer).await?;
-    let now = cluster.as_ref().map_or_else(Timestamp::now, Cluster::now);
-    for sentence in logins::short_lived(&logins, now).values() {
-        printer.warning(format_args!(
-            "{sentence}; use a robot account of the registry, or let a generator of External Secrets renew the Secret"
-        ));
-    }
-    if !check.skip_check {
-        live_check(&logins, trust, &check.asking, printer).await?;
-    }
-    Ok((logins, cluster))
-}
-
 /// Creates a new Secret without reading a cluster.
 fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Changed> {
     let name = name_of(args);
@@ -131,40 +105,6 @@ fn without_cluster(logins: &[Login], namespace: &str, args: &Add) -> Result<Chan
         before: None,
         undelivered: None,
     })
-}
-
-/// The credentials to add, and the cluster if they come from it.
-async fn logins<'a>(
-    from: &Credentials,
-    flags: &Connection,
-    printer: &'a Printer,
-) -> Result<(Vec<Login>, Option<Cluster<'a>>)> {
-    let (source, registries) = logins::understand(from)?;
-    let mut cluster = None;
-    let files = match source {
-        Source::User => {
-            let credential = password::credential(from, printer)?;
-            return Ok((logins::same_for_all(&registries, &credential), None));
-        }
-        Source::AuthFiles(paths) => logins::auth_files(paths)?,
-        Source::Variable(path) => {
-            let (shown, name) = (path.display(), logins::AUTH_FILE);
-            printer.note(format_args!("credentials of `{shown}` (`${name}`)"));
-            logins::auth_files(&[path])?
-        }
-        Source::File(path) => vec![AuthFile::of_others(
-            format!("`{}`", path.display()),
-            &content(&read(path)?)?,
-        )?],
-        Source::Secret(name) => {
-            let connected = Cluster::connect(flags, printer)?;
-            let file = pull_secret::auth_file(&connected, &name.namespace, &name.name).await?;
-            cluster = Some(connected);
-            vec![file]
-        }
-    };
-    let logins = logins::of_files(&files, &registries, from.all).await?;
-    Ok((logins, cluster))
 }
 
 /// The result of the command.
@@ -244,30 +184,6 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
         })
     })
     .await
-}
-
-/// A change as it is shown before it is written.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Preview {
-    /// The changes, with every credential masked.
-    pub changes: String,
-    pub warnings: Vec<String>,
-}
-
-impl Preview {
-    pub(super) fn show(&self, printer: &Printer) {
-        printer.note(self.changes.trim_end());
-        for warning in &self.warnings {
-            printer.warning(warning);
-        }
-    }
-
-    /// Warnings about the new content that don't apply to the old one.
-    pub(super) fn warnings(before: &DockerConfig, after: &DockerConfig) -> Vec<String> {
-        let (known, new) = (validate(before), validate(after));
-        let new = new.iter().filter(|finding| !known.contains(finding));
-        new.map(ToString::to_string).collect()
-    }
 }
 
 /// The effects on nodes and namespaces.
@@ -357,19 +273,6 @@ async fn announcement(
         is_first: global.is_none(),
         undelivered: (!is_delivered).then_some(undelivered),
     })
-}
-
-/// Writes the Secret if it differs.
-pub(super) async fn send(
-    cluster: &Cluster<'_>,
-    secret: Secret,
-    outcome: WriteOutcome,
-    dry_run: DryRun,
-) -> Result<Secret> {
-    if dry_run == DryRun::Client || outcome == WriteOutcome::Unchanged {
-        return Ok(secret);
-    }
-    pull_secret::put(cluster, secret, dry_run).await
 }
 
 fn show(printer: &Printer, changed: &Changed, args: &Add) -> Result<()> {

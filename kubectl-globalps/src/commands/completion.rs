@@ -10,16 +10,16 @@ use globalps_dockerconfig::{parse, shown_key};
 use kube::ResourceExt as _;
 use kube::api::ListParams;
 
-use super::history;
-use super::pull_secret::{self, additional};
-use super::runtime::block_on;
-use super::undo::revision_choices;
 use crate::cli::completion::{Live, Suggestion, WordCompletions, wanted};
 use crate::cli::{Cli, Completion, Connection};
+use crate::cluster::runtime::block_on;
 use crate::cluster::{Cluster, kubeconfig};
 use crate::error::{Exit, Result};
 use crate::secret::additional::data_of;
 use crate::secret::scope::shown;
+use crate::target::fleet_history::revision_choices;
+use crate::target::history;
+use crate::target::pull_secret::{self, additional};
 use crate::terminal::printer::Printer;
 use crate::view::status::has_failed;
 

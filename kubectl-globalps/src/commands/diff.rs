@@ -6,9 +6,7 @@ use globalps_dockerconfig::{DockerConfig, validate_replacement};
 use globalps_provider::Scope;
 use k8s_openapi::api::core::v1::Secret;
 
-use super::external_diff::{Text, show};
-use super::pull_secret::{self, additional};
-use super::restarts;
+use crate::change::restarts;
 use crate::cli::{Connection, Diff};
 use crate::cluster::namespaces::{Who, affected};
 use crate::cluster::{Cluster, Facts, must_watch};
@@ -19,6 +17,8 @@ use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{Difference, InForce, changes, reach_nodes, sides, text};
 use crate::secret::effects::Differs;
 use crate::secret::scope::{self, ScopeChange};
+use crate::target::pull_secret::{self, additional};
+use crate::terminal::external_diff::{Text, show};
 use crate::terminal::printer::Printer;
 use crate::view::status::Status;
 

@@ -9,8 +9,8 @@ use globalps_registry::{Checker, Pushed, RegistryError};
 use serde::Serialize;
 use tokio::time::sleep;
 
-use super::live_check::trust;
 use crate::cli::{Credentials, Images, ImagesCommand, Push};
+use crate::credentials::live_check::trust;
 use crate::credentials::{logins, password};
 use crate::error::{Exit, Failure, Result};
 use crate::registry::archive::ImageArchive;

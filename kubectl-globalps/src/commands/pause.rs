@@ -9,14 +9,14 @@ use kube::Resource;
 use kube::api::Patch;
 use serde_json::{Value, json};
 
-use super::fleet::wait::follow_clusters_if;
-use super::objects::create;
-use super::restore_configuration::must_not_be_deleted;
-use super::wait::follow_nodes_if;
+use crate::change::restore_configuration::must_not_be_deleted;
 use crate::cli::{Connection, FleetPause, FleetResume, Resume};
+use crate::cluster::create::create;
 use crate::cluster::fleet::find;
 use crate::cluster::{Cluster, is_installed, must_watch, not_installed, params};
 use crate::error::{Exit, Result};
+use crate::target::wait::follow_nodes_if;
+use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::title;
 use crate::view::fleet::verdict::{Goal, command};

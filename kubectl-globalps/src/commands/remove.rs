@@ -8,16 +8,12 @@ use globalps_registry::registry_name;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
 
-use super::attempts::until_written;
-use super::output::{show_change, show_done};
-use super::pull_secret;
-use super::pull_secret::{additional, warn_if_kept, warn_of_owners};
-use super::restarts::{Removal, of_removal};
-use super::restore_configuration::is_held;
-use super::restore_intent::restore_on_purpose;
-use super::source::{Sources, taken_up};
-use super::wait::{follow_if, may_wait};
+use crate::change::restarts::{Removal, of_removal};
+use crate::change::restore_configuration::is_held;
+use crate::change::restore_intent::restore_on_purpose;
+use crate::change::source::{Sources, taken_up};
 use crate::cli::{Connection, DryRun, Remove};
+use crate::cluster::attempts::until_written;
 use crate::cluster::{Cluster, Facts, must_watch, params};
 use crate::error::{Exit, Failure, Result};
 use crate::follow::skipped::Skipped;
@@ -26,6 +22,10 @@ use crate::secret::additional::{
     Rest, config_of, data_of, may_change, valid_in, without_registries,
 };
 use crate::secret::changes::{InForce, RegistryChange, changes, text_of_all};
+use crate::target::pull_secret;
+use crate::target::pull_secret::{additional, warn_if_kept, warn_of_owners};
+use crate::target::wait::{follow_if, may_wait};
+use crate::terminal::output::{show_change, show_done};
 use crate::terminal::{Printer, confirm};
 use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
 

@@ -6,12 +6,12 @@ use jiff::Timestamp;
 use kube::Resource;
 
 use super::fleet::status::of_clusters;
-use super::fleet::wait::follow_clusters_if;
-use super::wait::follow_nodes_if;
 use crate::cli::{Connection, FleetRetry, Retry};
 use crate::cluster::annotate::annotate_and_print;
 use crate::cluster::{Cluster, must_watch, node_secrets, or_not_installed};
 use crate::error::{Exit, Failure, Result};
+use crate::target::wait::follow_nodes_if;
+use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::verdict::Goal;
 use crate::view::fleet::{ClusterRow, FleetStatus};

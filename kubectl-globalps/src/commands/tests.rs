@@ -23,11 +23,11 @@ use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::fake_objects::{config, deployment, kept, secret};
-use crate::commands::examples::sample;
-use crate::commands::fake_api::{CommandLine as _, FakeApi, Objects, Right, path, run};
+use crate::diagnose::check::{Permission, PermissionScope, permissions_of_commands};
 use crate::error::{Exit, Failure, Result};
-use crate::view::check::{Permission, PermissionScope, permissions_of_commands};
+use crate::testing::examples::sample;
+use crate::testing::fake_api::{CommandLine as _, FakeApi, Objects, Right, path, run};
+use crate::testing::fake_objects::{config, deployment, kept, secret};
 
 const AUTH: &str = "dTpw";
 const OTHER_AUTH: &str = "dTpx";

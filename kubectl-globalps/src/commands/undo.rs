@@ -1,23 +1,14 @@
 //! `undo`: goes back to an additional pull secret, or to the source Secret of a hub, that was rolled out before.
 
-use globalps_core::api::FleetPullSecret;
 use globalps_core::names;
 use globalps_dockerconfig::DockerConfig;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt as _;
-use kube::api::ListParams;
 
-use super::fleet::wait::{follow_clusters_if, taken_up};
-use super::forget::withdraw;
-use super::history;
-use super::output::{show_change, show_done};
-use super::pull_secret;
-use super::restarts;
-use super::restore_configuration::must_not_be_held;
-use super::wait::{follow_if, may_wait};
-use super::waiting_pods::after_wait;
-use crate::cli::completion::Suggestion;
+use crate::change::forget::withdraw;
+use crate::change::restarts;
+use crate::change::restore_configuration::must_not_be_held;
+use crate::change::waiting_pods::after_wait;
 use crate::cli::{Connection, DryRun, FleetUndo, Undo};
 use crate::cluster::fleet::find;
 use crate::cluster::{Cluster, must_watch};
@@ -28,8 +19,13 @@ use crate::secret::changes::{
 };
 use crate::secret::effects::Differs;
 use crate::secret::history::{Revision, last_other};
+use crate::target::fleet_history::revisions_of;
+use crate::target::history;
+use crate::target::pull_secret;
+use crate::target::wait::{follow_if, may_wait};
+use crate::target::wait_clusters::{follow_clusters_if, taken_up};
+use crate::terminal::output::{show_change, show_done};
 use crate::terminal::{Printer, confirm};
-use crate::view::fleet::title;
 use crate::view::fleet::verdict::Goal as GoalOfClusters;
 use crate::view::status::{ANOTHER_CHANGED, Goal};
 
@@ -184,49 +180,6 @@ fn choose<'a>(
     found.ok_or_else(|| Failure::new(missing, hint(revisions)))
 }
 
-/// Revisions that may be gone back to, each with the time when all had it.
-pub(super) fn revision_choices(revisions: &[Revision]) -> Vec<Suggestion> {
-    let choice = |revision: &Revision| {
-        let time = revision.rolled_out.map(|time| time.to_string());
-        (revision.number.to_string(), time.unwrap_or_default())
-    };
-    revisions.iter().map(choice).collect()
-}
-
-/// The revisions that every cluster had, the newest first.
-pub(super) async fn revisions_of(
-    cluster: &Cluster<'_>,
-    fleet: &FleetPullSecret,
-) -> Result<Vec<Revision>> {
-    let labels = format!("{}={}", names::FLEET_LABEL, fleet.name_any());
-    let api = cluster.api::<Secret>();
-    let doing = format!("list the revisions of `{}`", title(fleet));
-    let params = ListParams::default().labels(&labels);
-    let secrets = cluster.call(&doing, api.list(&params)).await?;
-    Ok(rolled_out(fleet, &secrets.items))
-}
-
-fn rolled_out(fleet: &FleetPullSecret, secrets: &[Secret]) -> Vec<Revision> {
-    let own = secrets
-        .iter()
-        .filter_map(|secret| own_revision(fleet, secret));
-    let mut revisions: Vec<Revision> = own
-        .filter(|revision| revision.rolled_out.is_some())
-        .collect();
-    revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
-    revisions
-}
-
-/// The hub rolls out only Secrets that this `FleetPullSecret` owns. Those of an earlier one with its name may hold a revoked
-/// password, and anybody who may create Secrets can give one the label and the annotations.
-pub(super) fn own_revision(fleet: &FleetPullSecret, secret: &Secret) -> Option<Revision> {
-    let uid = fleet.metadata.uid.as_ref()?;
-    let owner = secret.owner_references().first()?;
-    let revision = Revision::of(secret).filter(|_| owner.uid == *uid)?;
-    let name = names::fleet_revision(&fleet.name_any(), revision.number);
-    (secret.name_any() == name).then_some(revision)
-}
-
 fn kept(revisions: &[Revision]) -> String {
     if revisions.is_empty() {
         return "no revision has been in force in every cluster yet".to_owned();
@@ -328,8 +281,10 @@ fn with_content(existing: Option<Secret>, (name, key): (&str, &str), bytes: Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::target::fleet_history::rolled_out;
     use crate::view::fleet::tests::fleet;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+    use kube::ResourceExt as _;
 
     fn owner(uid: &str) -> OwnerReference {
         OwnerReference {

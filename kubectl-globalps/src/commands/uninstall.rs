@@ -14,13 +14,7 @@ use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::installer::Installer;
-use super::leftovers::{self, Marks};
-use super::objects::Object;
-use super::operator_access;
-use super::pull_secret::warn_if_kept;
-use super::restore_intent::restore_on_purpose;
-use super::uninstall_preview::{self, NOTHING};
+use crate::change::restore_intent::restore_on_purpose;
 use crate::cli::{Connection, DryRun, Uninstall};
 use crate::cluster::facts::Sight;
 use crate::cluster::{Cluster, Facts, controller, must_watch_to_uninstall};
@@ -28,6 +22,12 @@ use crate::error::{Exit, Failure, Result, allowed, or_absent};
 use crate::follow::live::Follow;
 use crate::follow::nodes::follow;
 use crate::follow::skipped::Skipped;
+use crate::install::installer::Installer;
+use crate::install::leftovers::{self, Marks};
+use crate::install::objects::Object;
+use crate::install::operator_access;
+use crate::install::uninstall_preview::{self, NOTHING};
+use crate::target::pull_secret::warn_if_kept;
 use crate::terminal::{Printer, Stream, confirm, nodes};
 use crate::view::status::{Goal, PAUSED, is_removal_held};
 

@@ -3,6 +3,7 @@
 pub(crate) mod auth_file;
 pub(crate) mod file;
 pub(crate) mod helper;
+pub(crate) mod live_check;
 pub(crate) mod logins;
 pub(crate) mod manifest;
 pub(crate) mod password;

@@ -7,6 +7,4 @@ pub(crate) mod findings;
 pub(crate) mod history;
 pub(crate) mod migration;
 pub(crate) mod pace;
-pub(crate) mod pull;
 pub(crate) mod scope;
-pub(crate) mod tried;

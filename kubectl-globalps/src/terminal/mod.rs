@@ -2,7 +2,9 @@
 
 pub(crate) mod columns;
 pub(crate) mod escapes;
+pub(crate) mod external_diff;
 pub(crate) mod layout;
+pub(crate) mod output;
 pub(crate) mod printer;
 pub(crate) mod prompt;
 

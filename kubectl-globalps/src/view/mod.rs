@@ -1,6 +1,6 @@
 //! Turns facts into output: rows, counts, findings, readiness.
 
-pub(crate) mod check;
+pub(crate) mod commands;
 pub(crate) mod fleet;
 pub(crate) mod history;
 pub(crate) mod hypershift;
@@ -9,7 +9,5 @@ pub(crate) mod members;
 pub(crate) mod migration;
 pub(crate) mod namespaces;
 pub(crate) mod old;
-pub(crate) mod owner;
 pub(crate) mod status;
 pub(crate) mod table;
-pub(crate) mod why;

@@ -46,7 +46,7 @@ const CLEAN: &[&str] = &[
 /// They quote the name of a check and its anchor in the troubleshooting page, which links keep.
 const EXCEPT: &[&str] = &[
     "docs/troubleshooting.md",
-    "kubectl-globalps/src/view/check/tests.rs",
+    "kubectl-globalps/src/diagnose/check/tests.rs",
 ];
 
 /// Each phrase with the field's word for it. An underscore counts as a space, so that names are covered too.

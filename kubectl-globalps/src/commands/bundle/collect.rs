@@ -12,7 +12,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::super::check;
 use super::allowed::{EVENT, NODE, POD, WORKLOAD, custom, is_about_us, is_ours, object};
 use super::contents::{ABSENT, Contents};
 use super::logs;
@@ -20,9 +19,10 @@ use super::search::KnownCredentials;
 use super::secrets;
 use crate::cluster::facts::pages;
 use crate::cluster::{Cluster, Facts};
+use crate::diagnose::check::CheckReport;
+use crate::diagnose::evidence::cluster::look;
 use crate::error::Result;
 use crate::terminal::layout::Layout;
-use crate::view::check::CheckReport;
 use crate::view::status::Status;
 use crate::view::table;
 
@@ -110,7 +110,7 @@ where
 
 /// `check` and `status`, as text and as JSON.
 async fn reports(cluster: &Cluster<'_>, contents: &mut Contents) {
-    let checks = Box::pin(check::look(None, cluster)).await;
+    let checks = Box::pin(look(None, cluster)).await;
     if let Some(checks) = contents.read("check", checks) {
         let report = CheckReport::of(checks);
         contents.text(

@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
-use super::super::pull_secret;
 use super::allowed;
 use super::contents::Contents;
 use super::search::KnownCredentials;
 use crate::cluster::client::Cluster;
+use crate::target::pull_secret;
 
 pub(super) async fn all(
     cluster: &Cluster<'_>,

@@ -4,12 +4,12 @@ use globalps_core::names;
 use globalps_manifests::HubInstall;
 use k8s_openapi::api::apps::v1::Deployment;
 
-use super::super::installer::Installer;
-use super::super::objects::{Object, put_all};
-use super::super::preview::{is_printed, preview, print};
 use crate::cli::{Connection, FleetInstall};
 use crate::cluster::{Cluster, Program, deployment};
 use crate::error::{Exit, Failure, Result};
+use crate::install::installer::Installer;
+use crate::install::objects::{Object, put_all};
+use crate::install::preview::{is_printed, preview, print};
 use crate::terminal::printer::Printer;
 
 pub(super) async fn run(

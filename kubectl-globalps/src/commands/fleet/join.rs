@@ -12,11 +12,11 @@ use kube::{Api, Client, Config, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::super::objects::{Object, apply};
 use crate::cli::{Connection, DryRun, FleetJoin};
 use crate::cluster::client::Cluster;
 use crate::cluster::member::{Access, is_loopback, kubeconfig, server_of};
 use crate::error::{Exit, Failure, Result, without_user};
+use crate::install::objects::{Object, apply};
 use crate::secret::additional::data_of;
 use crate::terminal::printer::Printer;
 

@@ -5,11 +5,9 @@ mod add;
 mod diff;
 mod install;
 mod join;
-mod member;
 mod nodes;
 mod remove;
 pub(super) mod status;
-pub(super) mod wait;
 
 use super::pause;
 use super::retry;
@@ -19,6 +17,7 @@ use crate::cli::{Connection, Fleet, FleetCommand};
 use crate::cluster::client::Cluster;
 use crate::cluster::fleet::{Facts, Scope};
 use crate::error::{Exit, Result};
+use crate::target::fleet_history::{revision_choices, revisions_of};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::FleetStatus;
 
@@ -53,9 +52,7 @@ pub(super) async fn choices(
     if live == Live::FleetRevisions
         && let Some((_, fleet)) = facts.fleets.iter().next()
     {
-        return Ok(undo::revision_choices(
-            &undo::revisions_of(cluster, fleet).await?,
-        ));
+        return Ok(revision_choices(&revisions_of(cluster, fleet).await?));
     }
     let statuses = facts.statuses();
     if live == Live::Fleets {

@@ -1,8 +1,6 @@
 //! `fleet status --nodes`: one cluster, down to its nodes.
 
-use super::super::output::Output;
 use super::super::status::{advise, show, with_health};
-use super::member;
 use super::status::{missing, print};
 use crate::cli::{Connection, FleetStatus as Args, Form};
 use crate::cluster::fleet::{Facts as FleetFacts, Scope};
@@ -10,6 +8,8 @@ use crate::cluster::{Cluster, Facts, facts};
 use crate::error::{Exit, Failure, Result};
 use crate::follow::live::Follow;
 use crate::follow::nodes::follow_some;
+use crate::target::member;
+use crate::terminal::output::Output;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::{ClusterRow, FleetStatus};
 

@@ -3,12 +3,12 @@
 use globalps_core::api::{ClusterPhase, DeletionPolicy, FleetPullSecret};
 use kube::ResourceExt as _;
 
-use super::super::attempts::until_written;
-use super::wait::follow_clusters_if;
 use crate::cli::{Connection, FleetRemove};
+use crate::cluster::attempts::until_written;
 use crate::cluster::fleet::{Facts, Scope, find};
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
+use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::{Printer, confirm};
 use crate::view::fleet::verdict::{Goal, clusters, command};
 use crate::view::fleet::{FleetStatus, title};

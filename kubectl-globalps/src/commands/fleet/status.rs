@@ -1,14 +1,14 @@
 //! `fleet status`: how far every cluster is.
 
-use super::super::output::{Output, may_watch};
 use super::super::status::after;
-use super::wait::taken_up;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
 use crate::cluster::fleet::{Facts, Scope};
 use crate::error::{Exit, Failure, Result};
 use crate::follow::clusters::follow;
 use crate::follow::live::Follow;
+use crate::target::wait_clusters::taken_up;
+use crate::terminal::output::{Output, may_watch};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::table::text;
 use crate::view::fleet::verdict::{Goal, advice};

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::unfinished::rolling_out;
 use super::{AUTH, deployment, gps, in_force, kept, node, refused, secret};
-use crate::commands::examples::sample;
-use crate::commands::fake_api::{CommandLine as _, FakeApi, Fault, path};
 use crate::error::Exit;
+use crate::testing::examples::sample;
+use crate::testing::fake_api::{CommandLine as _, FakeApi, Fault, path};
 
 const INVALID: &str = "!!!";
 const NOT_INSTALLED: &str = "globalps is not installed in this cluster";

@@ -4,8 +4,8 @@ use globalps_core::names;
 use serde_json::{Value, json};
 
 use super::{AUTH, deployment, gps, in_force, node, refused};
-use crate::commands::fake_api::{CommandLine as _, FakeApi, path};
 use crate::error::Exit;
+use crate::testing::fake_api::{CommandLine as _, FakeApi, path};
 
 #[test]
 fn check_warns_of_short_lived_passwords_that_restart_kubelets() {

@@ -13,13 +13,13 @@ use globalps_core::names;
 use serde_json::{Value, json};
 
 use super::super::bundle::run_within;
-use super::super::fake_api::{CommandLine as _, FakeApi, Fault, path};
-use super::super::runtime::block_on;
 use super::{config, deployment, gps, in_force, kept, node, refused, right, secret};
 use crate::cli::{Cli, Command, Span};
+use crate::cluster::runtime::block_on;
+use crate::diagnose::check::permissions_of_commands;
 use crate::error::Exit;
 use crate::terminal::printer::Printer;
-use crate::view::check::permissions_of_commands;
+use crate::testing::fake_api::{CommandLine as _, FakeApi, Fault, path};
 
 const PASSWORD: &str = "bundle-s3cret";
 
@@ -226,7 +226,7 @@ fn what_may_not_be_read_is_missing_and_no_error() {
             .unwrap_or((permission.resource, ""));
         let is_named = |it: &String| it.contains("not allowed to") && it.contains(resource);
         let has_none = permission.resource == "pods/log"
-            && permission.place == crate::view::check::PermissionScope::Controller;
+            && permission.place == crate::diagnose::check::PermissionScope::Controller;
         assert!(
             has_none || missing.iter().any(is_named),
             "{permission:?}: {missing:?}"

@@ -3,9 +3,9 @@
 use globalps_core::names;
 use serde_json::{Value, json};
 
-use super::super::fake_api::{CommandLine as _, FakeApi, Right, path};
 use super::{deployment, refused, rolled_out};
 use crate::error::Exit;
+use crate::testing::fake_api::{CommandLine as _, FakeApi, Right, path};
 
 const INSTALL: &str = "install --apply --controller-image r/c:2 --syncer-image r/s:2";
 

@@ -3,8 +3,8 @@
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::state::{Configuration, State};
 
-use super::super::installer::Installer;
 use super::*;
+use crate::install::installer::Installer;
 
 const IMAGES: &str = "install --controller-image r/c:1 --syncer-image r/s:1 --apply --yes";
 

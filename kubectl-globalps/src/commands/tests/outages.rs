@@ -14,10 +14,10 @@ use super::{AUTH, act, refused, rolled_out, secret};
 use crate::cli::Cli;
 use crate::cluster::client::Cluster;
 use crate::cluster::facts::{Facts, Lost, NodeFacts, Signal};
-use crate::commands::fake_api::{CommandLine as _, FakeApi, Fault, Objects, failure, path, run};
-use crate::commands::runtime::block_on;
+use crate::cluster::runtime::block_on;
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
+use crate::testing::fake_api::{CommandLine as _, FakeApi, Fault, Objects, failure, path, run};
 
 /// Runs the plugin with a login program that prints the file `credential`, and fails if the file is missing.
 fn with_program(api: &FakeApi, directory: &Path, line: &str) -> Result<Exit> {

@@ -6,7 +6,7 @@ use globalps_core::state::{
 };
 
 use super::*;
-use crate::commands::fake_api::Fault;
+use crate::testing::fake_api::Fault;
 use crate::view::status::REMOVAL_HELD;
 
 /// The commands in the text, without `kubectl globalps`.

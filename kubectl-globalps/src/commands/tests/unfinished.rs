@@ -4,8 +4,8 @@ use globalps_core::names;
 use serde_json::{Value, json};
 
 use super::{AUTH, OTHER_AUTH, gps, in_force, kept, refused, secret};
-use crate::commands::fake_api::{CommandLine as _, FakeApi, path};
 use crate::error::Exit;
+use crate::testing::fake_api::{CommandLine as _, FakeApi, path};
 use crate::view::status::ANOTHER_CHANGED;
 
 /// A rollout of revision 3 that not every node has; revision 2 was rolled out.

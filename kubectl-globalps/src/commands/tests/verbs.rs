@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{act, rolled_out, rolled_out_with};
-use crate::commands::examples::sample;
-use crate::commands::fake_api::{CommandLine as _, FakeApi, Objects, failure, path};
+use crate::testing::examples::sample;
+use crate::testing::fake_api::{CommandLine as _, FakeApi, Objects, failure, path};
 
 const FLEET: &str = "/apis/globalps.io/v1alpha1/namespaces/clusters/fleetpullsecrets/team-a";
 const CLUSTERS: &str = "/apis/globalps.io/v1alpha1/namespaces/clusters/clusterpullsecrets";

@@ -3,11 +3,11 @@
 
 use std::ffi::OsString;
 
-use super::super::printed::programs;
 use super::broken_pods::{OWNERS, Place, Report, broken, of_sandbox, registry_of, reports};
 use super::*;
 use crate::cli::Cli;
-use crate::commands::fake_api::Fault;
+use crate::testing::fake_api::Fault;
+use crate::testing::printed::programs;
 
 /// A state of the cluster in which some command would be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use globalps_core::names;
 
-use crate::view::why::{Login, add};
+use crate::view::commands::{Login, add};
 
 /// Before the name of a Secret.
 const NAMED: [&str; 2] = ["` of `", "` from Secret `"];

@@ -1,0 +1,257 @@
+//! The credentials of a container that waits for its image, and what the registry says of them.
+
+use crate::cli::Asking;
+use crate::cluster::Cluster;
+use crate::credentials::live_check::ask_each;
+use crate::diagnose::evidence::image::{PullerSeen, Shared, asked, node_secret};
+use crate::diagnose::evidence::shared::has_image;
+use crate::diagnose::pull::{Answer, Asked};
+use crate::diagnose::tried::{Origin, Tried};
+use crate::diagnose::why::{
+    Adding, CommandTarget, Evidence, Explained, Failing, Lag, PodSeen, Said, Tested, Use,
+};
+use crate::error::{Result, allowed};
+use crate::registry::Trust;
+use crate::secret::history::{Revision, sorted};
+use crate::target::history::slots;
+use crate::terminal::printer::Printer;
+use globalps_dockerconfig::{Credential, attempts};
+use globalps_registry::{Checker, ImageName, Pull, RegistryError};
+use k8s_openapi::api::core::v1::ServiceAccount;
+
+/// A request to a registry: an image, with a credential or without.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct PullQuestion {
+    pub image: ImageName,
+    credential: Option<Credential>,
+}
+
+pub(crate) type Answers = [(PullQuestion, Result<Pull, RegistryError>)];
+
+/// The facts for all containers together.
+pub(crate) struct PodFindings {
+    pub answers: Vec<(PullQuestion, Result<Pull, RegistryError>)>,
+    /// Earlier additional pull secrets, newest first.
+    pub earlier: Vec<Revision>,
+    pub adding: Adding,
+    /// See [`asked_with`].
+    pub asked_with: String,
+}
+
+/// Only read if a credential of globalps is rejected; empty for a user who may not read them.
+pub(crate) async fn earlier<'a>(
+    cluster: &Cluster<'_>,
+    shared: &Shared,
+    mut looked: impl Iterator<Item = &'a Looked>,
+    answers: &Answers,
+) -> Result<Vec<Revision>> {
+    let Some(gps) = shared
+        .gps
+        .as_ref()
+        .filter(|_| looked.any(|it| it.is_rejected(answers)))
+    else {
+        return Ok(Vec::new());
+    };
+    let found = allowed(slots(cluster, gps.spec.history_limit).await)?;
+    Ok(sorted(found.unwrap_or_default(), None))
+}
+
+pub(crate) async fn ask(
+    questions: &[PullQuestion],
+    trust: Trust,
+    flags: &Asking,
+    printer: &Printer,
+) -> Vec<Result<Pull, RegistryError>> {
+    let pull = async |checker: &Checker, asked: &PullQuestion| {
+        checker.pull(&asked.image, asked.credential.as_ref()).await
+    };
+    ask_each(questions, trust, flags, printer, pull).await
+}
+
+/// The cluster's state for a container's image.
+pub(crate) struct Looked {
+    failing: Failing,
+    /// `None` if the image name is invalid.
+    image: Option<ImageName>,
+    pub tries: Vec<Tried>,
+    excluding: Option<(String, String)>,
+    unreadable: Option<(String, Origin)>,
+    lag: Option<Lag>,
+    is_present: bool,
+    notes: Vec<String>,
+}
+
+/// Lists the credentials for the container's image.
+pub(crate) async fn look(
+    cluster: &Cluster<'_>,
+    shared: &Shared,
+    of: &PullerSeen,
+    (seen, failing): (&PodSeen, Failing),
+) -> Result<Looked> {
+    let is_of_runtime = failing.used == Use::Sandbox;
+    let asked = if is_of_runtime {
+        let image = failing.image.clone();
+        Asked {
+            image,
+            ..Asked::default()
+        }
+    } else {
+        asked(cluster, shared, &failing.image, of, true).await?
+    };
+    let lag = match seen.node.as_str() {
+        _ if is_of_runtime => None,
+        "" => None,
+        node => Lag::of(
+            shared.gps.as_ref(),
+            &node_secret(cluster, shared, node).await?,
+        ),
+    };
+    let is_present = failing.said() == Said::NeverPulled
+        && has_image(cluster, &seen.node, &failing.image).await?;
+    let Ok(answer) = Answer::of(asked) else {
+        return Ok(Looked::without_name(failing));
+    };
+    // The kubelet's message is shown anyway.
+    let notes = answer
+        .notes()
+        .iter()
+        .filter(|it| !it.starts_with("the kubelet says"));
+    Ok(Looked {
+        image: Some(ImageName::of(&failing.image, answer.repository())),
+        tries: answer.tries().to_vec(),
+        excluding: answer
+            .excluding()
+            .map(|(a, b)| (a.to_owned(), b.to_owned())),
+        unreadable: answer.unreadable().map(|(a, b)| (a.to_owned(), b.clone())),
+        notes: notes.cloned().collect(),
+        failing,
+        lag,
+        is_present,
+    })
+}
+
+impl Looked {
+    /// Judged only by the kubelet's message.
+    pub(crate) fn without_name(failing: Failing) -> Self {
+        Self {
+            failing,
+            image: None,
+            tries: Vec::new(),
+            excluding: None,
+            unreadable: None,
+            lag: None,
+            is_present: false,
+            notes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn questions(&self) -> Vec<PullQuestion> {
+        let Some(image) = self.image.as_ref().filter(|_| self.unreadable.is_none()) else {
+            return Vec::new();
+        };
+        let question = |credential| PullQuestion {
+            image: image.clone(),
+            credential,
+        };
+        if self.tries.is_empty() {
+            return vec![question(None)];
+        }
+        // Finally asks without credentials: even a pull of a public image fails if its credentials are rejected.
+        let tries = self.tries.iter();
+        let tries = tries.map(|tried| question(Some(tried.credential.clone())));
+        tries.chain([question(None)]).collect()
+    }
+
+    /// Whether a credential of globalps is rejected.
+    fn is_rejected(&self, answers: &Answers) -> bool {
+        let questions = self.questions();
+        let is_refused = |question: &PullQuestion| {
+            let mut refused = answers
+                .iter()
+                .filter(|(_, answer)| answer.as_ref().is_err_and(RegistryError::is_refusal));
+            refused.any(|(asked, _)| asked == question)
+        };
+        let is_denied = self.failing.said() == Said::Denied;
+        let mut tries = self.tries.iter().zip(&questions);
+        tries.any(|(tried, question)| {
+            tried.origin == Origin::Globalps && (is_denied || is_refused(question))
+        })
+    }
+
+    /// The newest revision whose credential for the image is not among those tried now.
+    fn other_revision(&self, earlier: &[Revision]) -> Option<i64> {
+        let is_other = |revision: &&Revision| {
+            let tries = attempts(&[&revision.config], &self.failing.image).unwrap_or_default();
+            let is_tried = |credential: &Credential| {
+                let mut now = self.tries.iter();
+                now.any(|tried| tried.credential == *credential)
+            };
+            let first = tries.first();
+            first.is_some_and(|(_, first)| !is_tried(&first.credential))
+        };
+        earlier.iter().find(is_other).map(|found| found.number)
+    }
+
+    pub(crate) fn explained(
+        &self,
+        pod: &PodSeen,
+        place: &CommandTarget<'_>,
+        known: &PodFindings,
+    ) -> Explained {
+        let questions = self.questions();
+        let answer_to = |question: &PullQuestion| {
+            let found = known.answers.iter().find(|(asked, _)| asked == question);
+            found.map(|(_, answer)| answer.clone())
+        };
+        let tries: Vec<Tested<'_>> = self
+            .tries
+            .iter()
+            .zip(&questions)
+            .map(|(tried, question)| Tested {
+                tried,
+                answer: answer_to(question),
+            })
+            .collect();
+        let anonymous = questions.first().filter(|_| self.tries.is_empty());
+        let anonymous = anonymous.and_then(answer_to);
+        let public = questions.last().filter(|_| !self.tries.is_empty());
+        let public = public.and_then(answer_to);
+        let image = self.image.as_ref();
+        let evidence = Evidence {
+            pod,
+            failing: &self.failing,
+            registry: image.map_or("", ImageName::registry),
+            repository: image.map_or("", |image| &image.repository),
+            tries: &tries,
+            anonymous: anonymous.as_ref(),
+            is_public: public == Some(Ok(Pull::Available)),
+            excluding: self
+                .excluding
+                .as_ref()
+                .map(|(a, b)| (a.as_str(), b.as_str())),
+            unreadable: self.unreadable.as_ref().map(|(a, b)| (a.as_str(), b)),
+            lag: self.lag.as_ref(),
+            is_present: self.is_present,
+            adding: &known.adding,
+            secrets: place.secrets,
+            earlier: self.other_revision(&known.earlier),
+            asked_with: &known.asked_with,
+        };
+        let cause = evidence.cause().at(place);
+        let notes: Vec<String> = self.notes.iter().map(|note| place.text(note)).collect();
+        Explained::of(&self.failing, &tries, anonymous.as_ref(), &notes, cause)
+    }
+}
+
+/// The API server copies the Secrets of the service account into the pod.
+pub(crate) fn name_account(tried: &mut Tried, pod: &PodSeen, account: Option<&ServiceAccount>) {
+    let references = account.and_then(|account| account.image_pull_secrets.as_ref());
+    let is_own = references.into_iter().flatten().any(|reference| {
+        let title = format!("Secret {}/{}", pod.namespace, reference.name);
+        tried.source == title || tried.source.starts_with(&format!("{title},"))
+    });
+    if is_own && !tried.origin.is_delivered() {
+        let account = &pod.service_account;
+        tried.source = format!("{}, of service account `{account}`", tried.source);
+    }
+}
