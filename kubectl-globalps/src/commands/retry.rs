@@ -5,11 +5,11 @@ use globalps_core::names;
 use jiff::Timestamp;
 use kube::Resource;
 
-use super::fleet::status::of_clusters;
 use crate::cli::{Connection, FleetRetry, Retry};
 use crate::cluster::annotate::annotate_and_print;
 use crate::cluster::{Cluster, must_watch, node_secrets, or_not_installed};
 use crate::error::{Exit, Failure, Result};
+use crate::target::clusters::of_clusters;
 use crate::target::wait::follow_nodes_if;
 use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::printer::Printer;
@@ -145,8 +145,8 @@ fn why_not(row: &ClusterRow) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fleet::status::missing;
     use super::*;
+    use crate::target::clusters::missing;
     use crate::view::fleet::tests::{fleet, object};
 
     #[test]

@@ -19,10 +19,12 @@ mod why_broken;
 mod why_images;
 mod why_logins;
 
+use clap::CommandFactory as _;
 use globalps_core::names;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::cli::Cli;
 use crate::diagnose::check::{Permission, PermissionScope, permissions_of_commands};
 use crate::error::{Exit, Failure, Result};
 use crate::testing::examples::sample;
@@ -859,4 +861,23 @@ fn names_are_those_of_objects_and_wide_has_more_columns() {
             assert_eq!(has_it, is_shown, "{line} {flags}: {out}");
         }
     }
+}
+
+#[test]
+fn a_file_here_is_a_command() {
+    let command_line = Cli::command();
+    let commands: Vec<&str> = command_line
+        .get_subcommands()
+        .map(clap::Command::get_name)
+        .collect();
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/src/commands");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(directory).expect("the directory") {
+        let name = entry.expect("an entry").file_name();
+        let name = name.to_str().expect("UTF-8").trim_end_matches(".rs");
+        let is_command = commands.contains(&name) || ["mod", "tests"].contains(&name);
+        assert!(is_command, "{name} is no command");
+        seen += 1;
+    }
+    assert!(seen > 20, "{seen}");
 }

@@ -101,3 +101,19 @@ pub(crate) async fn follow_if(cluster: &Cluster<'_>, goal: Goal, wait: &Wait) ->
     let how = Follow::until(goal, wait.timeout, Stream::Err);
     follow(cluster, how).await
 }
+
+/// On a terminal the last frame of a wait is the result; elsewhere it is still to be printed, whatever came of the wait.
+pub(crate) async fn after(
+    stream: Stream,
+    waited: Result<Exit>,
+    print: impl AsyncFnOnce() -> Result<()>,
+) -> Result<Exit> {
+    if stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
+        match print().await {
+            // The wait has named the outage.
+            Err(failure) if waited.is_err() && failure.may_pass() => {}
+            printed => printed?,
+        }
+    }
+    waited
+}

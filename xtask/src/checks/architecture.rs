@@ -131,7 +131,6 @@ fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
     let modules = sources.iter().map(|source| source.module.clone());
     let modules: BTreeSet<_> = modules.collect();
     let mut used = BTreeSet::new();
-    let mut between_files = BTreeSet::new();
     // Modules that only tests use may be outside the rooms, and every room may import them.
     let tests = test_modules(sources);
     let is_for_tests = |name: &String| tests.contains(&vec![name.clone()]);
@@ -161,11 +160,6 @@ fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
                 found.push(format!("{place}: `{directory}` may not import `{target}`"));
             }
             used.insert((directory, target.clone()));
-            let file = (1..=path.len()).rev().map(|end| &path[..end]);
-            let file = file.into_iter().find(|path| modules.contains(*path));
-            if let Some(file) = file {
-                between_files.insert((source.module.clone(), file.to_vec()));
-            }
         }
     }
     for row in rows {
@@ -180,13 +174,47 @@ fn violations(rows: &[Row], sources: &[Source]) -> Vec<String> {
             found.push(format!("there is no directory `{}`", row.module));
         }
     }
-    for (one, other) in &between_files {
-        if one < other && between_files.contains(&(other.clone(), one.clone())) {
-            let (one, other) = (one.join("::"), other.join("::"));
-            found.push(format!("`{one}` and `{other}` import each other"));
+    let circle = circle(between_files(sources));
+    if !circle.is_empty() {
+        let names: Vec<String> = circle.iter().map(|module| module.join("::")).collect();
+        found.push(format!("import each other: {}", names.join(", ")));
+    }
+    found
+}
+
+/// Which file imports which, as modules. Tests don't count: they may build their objects with whatever there is.
+fn between_files(sources: &[Source]) -> BTreeSet<(Vec<String>, Vec<String>)> {
+    let modules: BTreeSet<_> = sources.iter().map(|it| it.module.clone()).collect();
+    let tests = test_modules(sources);
+    let mut found = BTreeSet::new();
+    for source in sources {
+        if tests.iter().any(|test| source.module.starts_with(test)) {
+            continue;
+        }
+        for Reference { line, path } in references(source, &modules) {
+            let mut file = (1..=path.len()).rev().map(|end| &path[..end]);
+            let file = file.find(|path| modules.contains(*path));
+            if let Some(file) = file.filter(|_| line <= lines_of_code(&source.text)) {
+                found.insert((source.module.clone(), file.to_vec()));
+            }
         }
     }
     found
+}
+
+/// The files that import each other, also in a circle of several.
+fn circle(mut imports: BTreeSet<(Vec<String>, Vec<String>)>) -> BTreeSet<Vec<String>> {
+    imports.retain(|(one, other)| one != other);
+    loop {
+        let all = imports.len();
+        let importing: BTreeSet<_> = imports.iter().map(|(one, _)| one.clone()).collect();
+        imports.retain(|(_, other)| importing.contains(other));
+        let imported: BTreeSet<_> = imports.iter().map(|(_, other)| other.clone()).collect();
+        imports.retain(|(one, _)| imported.contains(one));
+        if imports.len() == all {
+            return imports.into_iter().map(|(one, _)| one).collect();
+        }
+    }
 }
 
 /// Every Rust file below a directory of the workspace, by its path in that directory.
@@ -298,6 +326,25 @@ fn the_programs_import_as_the_table_says() {
         let found = violations(&rows, &sources(directory));
         assert!(found.is_empty(), "{directory}:\n{}", found.join("\n"));
     }
+}
+
+/// Maximum number of files in a chain of imports between commands.
+const LAYERS: usize = 6;
+
+#[test]
+fn commands_are_not_built_on_commands() {
+    let sources = sources("kubectl-globalps/src");
+    let mut imports = between_files(&sources);
+    let is_command = |module: &[String]| module.first().is_some_and(|room| room == "commands");
+    imports.retain(|(one, other)| one != other && is_command(one) && is_command(other));
+    let mut layers = 1;
+    while !imports.is_empty() {
+        let importing: BTreeSet<_> = imports.iter().map(|(one, _)| one.clone()).collect();
+        imports.retain(|(_, other)| importing.contains(other));
+        layers += 1;
+    }
+    assert!(layers > 2, "the imports are not found");
+    assert!(layers <= LAYERS, "{layers} layers, at most {LAYERS}");
 }
 
 #[test]
@@ -444,7 +491,18 @@ fn an_import_that_the_table_does_not_have_is_found() {
                 ("low/a.rs", "use super::B;"),
                 ("high/mod.rs", "use crate::low::Y;"),
             ],
-            "`low` and `low::a` import each other",
+            "import each other: low, low::a",
+        ),
+        (
+            "three files that import each other in a circle, below one that they import",
+            &[
+                ("low/a.rs", "use super::b::B;"),
+                ("low/b.rs", "use super::c::C;\nuse super::d::D;"),
+                ("low/c.rs", "use super::a::A;"),
+                ("low/d.rs", ""),
+                ("high/mod.rs", "use crate::low::a::A;"),
+            ],
+            "import each other: low::a, low::b, low::c",
         ),
     ] {
         let files = files

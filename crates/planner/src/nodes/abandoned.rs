@@ -1,19 +1,11 @@
 //! Nodes that a cleanup may finish without. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use globalps_core::names::ABANDON_ANNOTATION;
 use globalps_core::rollout::{Goal, Member};
 use jiff::SignedDuration;
 
 use super::input::{Clock, Nodes};
-
-/// The user lets the cleanup finish without this node.
-pub(super) fn is_abandoned(annotations: &BTreeMap<String, String>) -> bool {
-    annotations
-        .get(ABANDON_ANNOTATION)
-        .is_some_and(|value| value == "true")
-}
 
 /// The plugin gives the permission as soon as the Secret is deleted; this leader believes that later, and its two watches are in no order.
 const CLEANUP_BEGINS_WITHIN: SignedDuration = SignedDuration::from_secs(30);

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
 use jiff::{SignedDuration, Timestamp};
 
-use super::abandoned::is_abandoned;
 use super::node::NodeView;
+use super::node::is_abandoned;
 use super::received::{Heard, Received};
 
 /// Time since the leader's machine booted.

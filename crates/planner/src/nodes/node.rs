@@ -1,7 +1,9 @@
 //! A Node, reduced to what matters.
 
+use std::collections::BTreeMap;
+
 use globalps_core::api::{Cordoned, DeliveryType, GlobalPullSecretSpec};
-use globalps_core::names::MACHINE_CONFIG_OPERATOR;
+use globalps_core::names::{ABANDON_ANNOTATION, MACHINE_CONFIG_OPERATOR};
 use globalps_core::phase;
 use globalps_core::virtual_nodes::VirtualMark;
 use jiff::{SignedDuration, Timestamp};
@@ -44,6 +46,13 @@ pub struct NodeView {
     pub is_being_deleted: bool,
     /// By the clock of the API server.
     pub created: Timestamp,
+}
+
+/// The user lets the cleanup finish without this node.
+pub(super) fn is_abandoned(annotations: &BTreeMap<String, String>) -> bool {
+    annotations
+        .get(ABANDON_ANNOTATION)
+        .is_some_and(|value| value == "true")
 }
 
 impl NodeView {

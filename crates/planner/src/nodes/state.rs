@@ -9,9 +9,9 @@ use globalps_provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use jiff::SignedDuration;
 use kube::ResourceExt as _;
 
-use super::abandoned::is_abandoned;
 use super::clock::up_to_date;
 use super::input::{NodeView, PullSecrets, Recorded, Snapshot, is_selected, is_skipped};
+use super::node::is_abandoned;
 use super::progress::{Case, Context, Judged, is_at_rest, is_retry_due, unassigned};
 
 /// A node, as far as it does not depend on its goal.

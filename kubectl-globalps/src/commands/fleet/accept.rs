@@ -3,11 +3,11 @@
 use globalps_core::api::ClusterPullSecret;
 use globalps_core::names;
 
-use super::status::of_clusters;
 use crate::cli::{Connection, FleetAccept};
 use crate::cluster::Cluster;
 use crate::cluster::annotate::annotate_and_print;
 use crate::error::{Exit, Result};
+use crate::target::clusters::of_clusters;
 use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::verdict::Goal;

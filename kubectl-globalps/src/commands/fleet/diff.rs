@@ -5,7 +5,6 @@ use globalps_core::names;
 use globalps_dockerconfig::{DockerConfig, validate_bytes};
 use kube::ResourceExt as _;
 
-use super::status::missing;
 use crate::cli::{Connection, FleetDiff};
 use crate::cluster::client::Cluster;
 use crate::cluster::fleet::{Facts, Scope};
@@ -14,6 +13,7 @@ use crate::credentials::manifest::proposed;
 use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{InForce, changes, sides, text};
+use crate::target::clusters::missing;
 use crate::target::fleet_history::own_revision;
 use crate::target::pull_secret;
 use crate::terminal::external_diff::{Text, show};

@@ -7,7 +7,7 @@ mod install;
 mod join;
 mod nodes;
 mod remove;
-pub(super) mod status;
+mod status;
 
 use super::pause;
 use super::retry;

@@ -1,13 +1,14 @@
 //! `fleet status --nodes`: one cluster, down to its nodes.
 
 use super::super::status::{advise, show, with_health};
-use super::status::{missing, print};
+use super::status::print;
 use crate::cli::{Connection, FleetStatus as Args, Form};
 use crate::cluster::fleet::{Facts as FleetFacts, Scope};
 use crate::cluster::{Cluster, Facts, facts};
 use crate::error::{Exit, Failure, Result};
 use crate::follow::live::Follow;
 use crate::follow::nodes::follow_some;
+use crate::target::clusters::missing;
 use crate::target::member;
 use crate::terminal::output::Output;
 use crate::terminal::printer::Printer;

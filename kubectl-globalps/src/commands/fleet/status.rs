@@ -1,18 +1,19 @@
 //! `fleet status`: how far every cluster is.
 
-use super::super::status::after;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
 use crate::cluster::fleet::{Facts, Scope};
-use crate::error::{Exit, Failure, Result};
+use crate::error::{Exit, Result};
 use crate::follow::clusters::follow;
 use crate::follow::live::Follow;
+use crate::target::clusters::missing;
+use crate::target::wait::after;
 use crate::target::wait_clusters::taken_up;
 use crate::terminal::output::{Output, may_watch};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::table::text;
 use crate::view::fleet::verdict::{Goal, advice};
-use crate::view::fleet::{FleetStatus, Overview, is_named, is_ready};
+use crate::view::fleet::{FleetStatus, Overview, is_ready};
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
@@ -83,47 +84,6 @@ fn unknown(facts: &Facts) -> Result<()> {
         return Ok(());
     };
     missing(&facts.scope.clusters, status)
-}
-
-/// The status of the fleet with these clusters, or with all of them. `None`: there is no fleet.
-pub(in crate::commands) async fn of_clusters(
-    cluster: &Cluster<'_>,
-    fleet: &str,
-    clusters: &[String],
-) -> Result<Option<FleetStatus>> {
-    let scope = Scope {
-        clusters: clusters.to_owned(),
-        ..Scope::of(fleet)
-    };
-    let facts = Facts::observe(cluster, scope).await?;
-    let Some(status) = facts.statuses().into_iter().next() else {
-        return Ok(None);
-    };
-    missing(clusters, &status)?;
-    Ok(Some(status))
-}
-
-pub(in crate::commands) fn missing(named: &[String], status: &FleetStatus) -> Result<()> {
-    let is_there = |name: &&String| {
-        let one = std::slice::from_ref(*name);
-        status.clusters.iter().any(|row| is_named(&row.name, one))
-    };
-    let missing: Vec<&str> = named
-        .iter()
-        .filter(|name| !is_there(name))
-        .map(String::as_str)
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        format!(
-            "FleetPullSecret `{}` has no cluster `{}`",
-            status.fleet.name,
-            missing.join("`, `")
-        ),
-        "`kubectl globalps fleet status NAME` shows its clusters; labels select them",
-    ))
 }
 
 pub(super) fn print(

@@ -17,8 +17,9 @@ use crate::error::{Exit, Failure, Result};
 use crate::follow::live::Follow;
 use crate::follow::nodes::follow_some;
 use crate::target::pull_secret;
+use crate::target::wait::after;
 use crate::terminal::output::{Output, may_watch};
-use crate::terminal::printer::{Printer, Stream};
+use crate::terminal::printer::Printer;
 use crate::view::hypershift::Seen;
 use crate::view::listing::{Listing, RegistrySnapshot};
 use crate::view::status::{
@@ -58,22 +59,6 @@ pub(crate) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
         print(printer, &status, now, how).map(drop)
     })
     .await
-}
-
-/// On a terminal the last frame of a wait is the result; elsewhere it is still to be printed, whatever came of the wait.
-pub(crate) async fn after(
-    stream: Stream,
-    waited: Result<Exit>,
-    print: impl AsyncFnOnce() -> Result<()>,
-) -> Result<Exit> {
-    if stream == Stream::Err && !matches!(waited, Ok(Exit::Interrupted)) {
-        match print().await {
-            // The wait has named the outage.
-            Err(failure) if waited.is_err() && failure.may_pass() => {}
-            printed => printed?,
-        }
-    }
-    waited
 }
 
 /// One look. Says no where not every node is synced.
