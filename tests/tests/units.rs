@@ -14,15 +14,16 @@ const REGISTRY: &str = "units.example.com";
 const KUBELET: &str = "kubelet.service";
 const POLL: Duration = Duration::from_millis(100);
 /// The unit of each node, and whether it may be restarted.
-const UNITS: [(&str, bool); 3] = [
+const UNITS: [(&str, bool); 4] = [
     ("k3s-agent.service", true),
     ("rke2-agent.service", true),
     ("k3s.service", false),
+    ("microshift.service", false),
 ];
 
 #[test]
 fn an_agents_unit_is_restarted_and_a_servers_is_not() {
-    let cluster = cluster("units", 3);
+    let cluster = cluster("units", 4);
     let nodes = cluster.nodes().unwrap();
     let mut units: Vec<_> = nodes.iter().zip(UNITS).collect();
     for (node, (unit, _)) in &units {
@@ -50,7 +51,7 @@ fn an_agents_unit_is_restarted_and_a_servers_is_not() {
             if !restartable {
                 let message = status["message"].as_str().unwrap_or_default();
                 assert!(
-                    message.contains("`k3s.service` also runs the control plane"),
+                    message.contains(&format!("`{unit}` also runs the control plane")),
                     "{message}"
                 );
             }

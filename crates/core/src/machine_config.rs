@@ -27,9 +27,8 @@ pub fn file_owner<'a>(
             .or(given(STATE_ANNOTATION));
         return is_known.map_or("", |_| MACHINE_CONFIG_OPERATOR);
     }
-    let Some(current) = current else {
-        return "";
-    };
+    // HyperShift doesn't set it on a new node: the daemon does, at the end of the node's first update.
+    let current = current.unwrap_or_default();
     let is_updated = given(DESIRED_ANNOTATION).is_none_or(|desired| desired == current)
         && given(STATE_ANNOTATION).is_none_or(|state| state == "Done")
         && !given(DRAIN_ANNOTATION).is_some_and(|drain| drain.starts_with("drain"));
@@ -55,6 +54,14 @@ mod tests {
             ("the operator's node that has just joined", &[], &[(DESIRED_ANNOTATION, "c1")], MACHINE_CONFIG_OPERATOR),
             ("or whose daemon has only begun", &[], &[(STATE_ANNOTATION, "Working")], MACHINE_CONFIG_OPERATOR),
             ("never updated", pool, &[(MCO_ANNOTATION, "c1")], ""),
+            ("its first update is requested", pool, &[(DESIRED_ANNOTATION, "c1")], MACHINE_CONFIG_UPDATE),
+            (
+                "and under way",
+                pool,
+                &[(DESIRED_ANNOTATION, "c1"), (STATE_ANNOTATION, "Working")],
+                MACHINE_CONFIG_UPDATE,
+            ),
+            ("a daemon has begun", pool, &[(STATE_ANNOTATION, "Working")], MACHINE_CONFIG_UPDATE),
             (
                 "another config is desired",
                 pool,

@@ -8,12 +8,13 @@ use globalps_core::api::{GlobalPullSecret, ProviderPaths};
 use globalps_core::names::{CONFIG_FILE, KUBELET_UNIT_AUTO};
 
 /// systemd units that run a kubelet on known distributions.
-const UNITS: [&str; 10] = [
+const UNITS: [&str; 11] = [
     "kubelet.service",
     "k3s.service",
     "k3s-agent.service",
     "rke2-server.service",
     "rke2-agent.service",
+    "microshift.service",
     "k0scontroller.service",
     "k0sworker.service",
     "snap.k8s.kubelet.service",

@@ -136,7 +136,7 @@ pub const FILES: &[TestFile] = files! {
     terminal on Programs, 1 s: "messages on a narrow terminal, and without a cluster";
     testbed on TwoClusters(2), 20 s: "test clusters run side by side and leave nothing on the machine";
     tutorials on Beside(1), 120 s: "the commands of `docs/tutorials.md`, as they are printed, on real clusters";
-    units on Nodes(3), 50 s: "kubelets in the units of k3s and RKE2: an agent's is restarted, a server's is not";
+    units on Nodes(4), 60 s: "kubelets in the units of k3s, RKE2 and MicroShift: an agent's is restarted, a server's is not";
     upgrade on TwoClusters(6), 80 s: "from the previous release to this one and back, during a rollout, in both orders";
     upgrade_tools on Beside(3), 200 s: "the same with the Helm chart and the plugin of each release: Helm upgrades and rolls back, and the plugins install over each other";
     verification on Nodes(1), 120 s: "`spec.verify`: a password that was changed at a real registry is reported before a pull fails";

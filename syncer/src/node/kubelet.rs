@@ -19,7 +19,7 @@ const MICROK8S: &str = "snap.microk8s.daemon-kubelite.service";
 const MICROK8S_WORKER: &str = "snap.microk8s.daemon-apiserver-proxy.service";
 const MICROK8S_SETTLED: Duration = Duration::from_mins(1);
 /// Units that also run the control plane: a restart would interrupt more than the kubelet.
-const SERVERS: [&str; 2] = ["k3s.service", "rke2-server.service"];
+const SERVERS: [&str; 3] = ["k3s.service", "rke2-server.service", "microshift.service"];
 
 /// Minimum time between two restarts. systemd's default start limit is 5 starts in 10 s.
 const COOLDOWN: Duration = Duration::from_secs(10);

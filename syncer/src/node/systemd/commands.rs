@@ -33,7 +33,7 @@ pub(crate) enum ProviderFlag {
 }
 
 /// Names of programs that run a kubelet: itself, a distribution's single binary, or a wrapper.
-const KUBELETS: [&str; 8] = [
+const KUBELETS: [&str; 9] = [
     "kubelet",
     "kubelet-wrapper",
     "kubelite",
@@ -42,6 +42,7 @@ const KUBELETS: [&str; 8] = [
     "k3s",
     "rke2",
     "k0s",
+    "microshift",
 ];
 
 /// Whether the program at this path runs a kubelet.
