@@ -499,14 +499,16 @@ fn check_finds_what_is_in_the_way(stage: &Stage<'_>) {
     assert_eq!(found("hypershift"), ["warning"]);
 }
 
-/// A DaemonSet with the syncer's name that globalps did not create.
+/// The DaemonSet of HyperShift's own controller.
 fn foreign_daemon_set(stage: &Stage<'_>) {
     stage.apply(&json!({
         "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "global-pull-secret-syncer"},
         "spec": {
             "selector": {"matchLabels": {"name": "global-pull-secret-syncer"}},
             "template": {
-                "metadata": {"labels": {"name": "global-pull-secret-syncer"}},
+                "metadata": {"labels": {
+                    "name": "global-pull-secret-syncer", "hypershift.openshift.io/globalps-config-hash": "6f1ed002",
+                }},
                 "spec": {"nodeSelector": {"no": "node"}, "containers": [{"name": "c", "image": "example.com/c:1"}]},
             },
         },
@@ -532,6 +534,10 @@ fn hypershifts_own_syncer_is_shown_as_far_as_it_can_be_seen(stage: &Stage<'_>) {
     assert_eq!(
         status["hypershift"]["secrets"]["additional-pull-secret"],
         false
+    );
+    stage.fails(
+        "install --controller-image r/c:1 --syncer-image r/s:1 --yes",
+        "HyperShift delivers the pull secret of this cluster",
     );
     stage.cluster.types(&format!(
         "delete daemonset global-pull-secret-syncer -n {NAMESPACE}"

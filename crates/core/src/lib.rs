@@ -8,6 +8,7 @@ pub mod api;
 pub mod backoff;
 pub mod checksum;
 pub mod decode;
+pub mod hypershift;
 #[cfg(feature = "kubeconfig")]
 pub mod kubeconfig;
 pub mod labels;

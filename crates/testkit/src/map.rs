@@ -110,7 +110,7 @@ pub const FILES: &[TestFile] = files! {
     originals on Nodes(1), 30 s: "the cluster's own pull secret is merged, and never blocks the additional one";
     output on Programs, 4 s: "`-o kyaml`, `jsonpath` and `go-template` print what kubectl prints; `$KUBECTL_PATH`";
     pages on Clusters(3, 3), 50 s: "the commands of the README and the pages in `docs/`, as they are printed, on real clusters";
-    permissions on Nodes(2), 130 s: "the RBAC rules match the requests exactly; a syncer's token can read only its own node";
+    permissions on Nodes(2), 130 s: "the RBAC rules match the requests exactly; a syncer's token reports only its own node";
     plugin on Nodes(2), 150 s: "the plugin's whole job, from `install` to `uninstall`, with `bundle` and dry runs";
     plugin_connection on Nodes(0), 120 s: "kubeconfigs, contexts, impersonation, exec plugins and TLS work as in kubectl";
     plugin_holds on Nodes(1), 20 s: "what `status`, `check` and `remove` print when a rollout or a cleanup is blocked; `--skip-unreachable`";

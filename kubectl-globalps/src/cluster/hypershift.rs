@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use globalps_core::hypershift::is_hypershifts;
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::Api;
 use kube::api::ListParams;
 
 use crate::cluster::client::Cluster;
-use crate::error::{Result, allowed};
+use crate::error::{Failure, Result, allowed};
 
 /// `HyperShift`'s copy of the cluster's original pull secret.
 const ORIGINAL: &str = "original-pull-secret";
@@ -22,14 +24,10 @@ pub(crate) struct Syncer {
 
 /// `None` if the cluster runs no such syncer.
 pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Syncer>> {
-    let (daemon_sets, pods) = (cluster.api::<DaemonSet>(), cluster.api::<Pod>());
-    let doing = "see whether HyperShift's own syncer runs";
-    let found = cluster
-        .call(doing, daemon_sets.get_opt(names::SYNCER))
-        .await;
-    let Some(daemon_set) = allowed(found)?.flatten() else {
+    let Some(daemon_set) = daemon_set(cluster).await? else {
         return Ok(None);
     };
+    let pods = cluster.api::<Pod>();
     let of_syncer = ListParams::default().labels(&format!("name={}", names::SYNCER));
     let pods = cluster
         .call("list the syncer's pods", pods.list(&of_syncer))
@@ -45,4 +43,27 @@ pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Syncer>> {
         pods: pods.items,
         secrets,
     }))
+}
+
+/// Refuses to install beside `HyperShift`'s own controller: both would write the `DaemonSet` again and again, and the nodes' files.
+pub(crate) async fn must_not_deliver(cluster: &Cluster<'_>) -> Result<()> {
+    match daemon_set(cluster).await? {
+        None => Ok(()),
+        Some(_) => Err(Failure::new(
+            format!(
+                "HyperShift delivers the pull secret of this cluster: DaemonSet `{}/{}` is its own, and globalps would write the same DaemonSet and files",
+                names::NAMESPACE,
+                names::SYNCER
+            ),
+            "`kubectl globalps add`, `remove` and `status` work here without an installation",
+        )),
+    }
+}
+
+/// `HyperShift`'s; `None` also if this user may not see it.
+async fn daemon_set(cluster: &Cluster<'_>) -> Result<Option<DaemonSet>> {
+    let api: Api<DaemonSet> = Api::namespaced(cluster.client.clone(), names::NAMESPACE);
+    let doing = "see whether HyperShift's own syncer runs";
+    let found = allowed(cluster.call(doing, api.get_opt(names::SYNCER)).await)?;
+    Ok(found.flatten().filter(is_hypershifts))
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::change::restarts;
 use crate::change::restore_configuration;
 use crate::cli::{Connection, ControlPlane, Install};
-use crate::cluster::{Cluster, controller};
+use crate::cluster::{Cluster, controller, hypershift};
 use crate::error::{Exit, Failure, Result};
 use crate::install::installer::Installer;
 use crate::install::namespace_access;
@@ -139,6 +139,7 @@ async fn complete(
 ) -> Result<bool> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
     Installer::may_install(deployment.as_ref(), args.applying.force_conflicts)?;
+    hypershift::must_not_deliver(cluster).await?;
     let home = controller::home(cluster, deployment.as_ref()).await?;
     let found = home.as_ref().map(|home| match home {
         controller::Home::Watched(home) => (home, "globalps is installed for"),

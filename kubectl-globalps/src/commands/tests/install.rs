@@ -253,3 +253,37 @@ fn what_another_program_installed_is_left_to_it() {
     assert!(err.contains("helm uninstall g -n ns"), "{err}");
     assert!(!out.contains("deployment"), "{out}");
 }
+
+#[test]
+fn nothing_is_installed_beside_hypershifts_own_syncer() {
+    let daemon_set = |labels: &Value| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": names::SYNCER},
+            "spec": {
+                "selector": {"matchLabels": {"name": names::SYNCER}},
+                "template": {"metadata": {"labels": labels}, "spec": {"containers": []}},
+            },
+        })
+    };
+    let place = format!(
+        "/apis/apps/v1/namespaces/{}/daemonsets/{}",
+        names::NAMESPACE,
+        names::SYNCER
+    );
+    let of_hypershift = daemon_set(&json!({
+        "name": names::SYNCER, "hypershift.openshift.io/globalps-config-hash": "6f1ed002",
+    }));
+    let api = empty().with_object(&place, of_hypershift);
+    for line in [IMAGES.to_owned(), format!("{IMAGES} --force-conflicts")] {
+        let failure = refused(api.run(&line));
+        assert!(
+            failure.message.contains("HyperShift delivers"),
+            "{failure:?}"
+        );
+        assert_eq!(api.writes(), [""; 0], "{line}");
+    }
+    // As left over from an installation, or anybody's.
+    let other = daemon_set(&json!({"name": names::SYNCER}));
+    let api = empty().with_object(&place, other);
+    assert_eq!(api.run(IMAGES), Ok(Exit::Done));
+}

@@ -20,6 +20,7 @@ use crate::target::pull_secret;
 use crate::view::status::Status;
 use futures::future::join_all;
 use globalps_core::api::{GlobalPullSecret, Phase};
+use globalps_core::machine_config::file_owner;
 use globalps_core::names;
 use jiff::Timestamp;
 use k8s_openapi::api::authorization::v1::{
@@ -197,16 +198,16 @@ pub(crate) async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta
 }
 
 /// `default` if there are no other owners, or the Nodes are hidden.
-pub(crate) fn owners(nodes: &[PartialObjectMeta<Node>]) -> Owners {
+fn owners(nodes: &[PartialObjectMeta<Node>]) -> Owners {
     let mut owners = Owners::default();
     for node in nodes {
-        if node.labels().contains_key(names::NODE_POOL_LABEL) {
-            owners.hypershift += 1;
-            let has_daemon = node.annotations().contains_key(names::MCO_ANNOTATION);
-            owners.in_place += u32::from(has_daemon);
-        } else if node.annotations().contains_key(names::MCO_ANNOTATION) {
-            owners.machine_config += 1;
-        }
+        let owner = file_owner(
+            |name| node.labels().get(name).map(String::as_str),
+            |name| node.annotations().get(name).map(String::as_str),
+        );
+        owners.hypershift += u32::from(node.labels().contains_key(names::NODE_POOL_LABEL));
+        owners.in_place += u32::from(owner == names::MACHINE_CONFIG_UPDATE);
+        owners.machine_config += u32::from(owner == names::MACHINE_CONFIG_OPERATOR);
     }
     owners
 }
@@ -226,4 +227,41 @@ async fn readmitted(
     let mut found = Vec::new();
     let listed = unfinished_pods(cluster, None, |pod| found.extend(rejected(&pod, &labels)));
     Ok(allowed(listed.await)?.map(|()| readmission(found)))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_update_is_one_while_it_lasts() {
+        let pool = json!({"hypershift.openshift.io/nodePool": "p"});
+        let daemon = |state: &str| {
+            json!({
+                "machineconfiguration.openshift.io/currentConfig": "c1",
+                "machineconfiguration.openshift.io/state": state,
+            })
+        };
+        let nodes = [
+            (&pool, daemon("Done")),
+            (&pool, daemon("Working")),
+            (
+                &pool,
+                json!({"machineconfiguration.openshift.io/desiredConfig": "c1"}),
+            ),
+            (&json!({}), daemon("Done")),
+            (&json!({}), json!({})),
+        ]
+        .map(|(labels, annotations)| {
+            let metadata = json!({"metadata": {"labels": labels, "annotations": annotations}});
+            serde_json::from_value(metadata).expect("a node")
+        });
+        let found = owners(&nodes);
+        assert_eq!(
+            (found.hypershift, found.in_place, found.machine_config),
+            (3, 2, 1)
+        );
+    }
 }
