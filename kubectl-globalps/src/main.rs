@@ -56,11 +56,10 @@ fn main() -> ExitCode {
     let cli = match Cli::of(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
-            if let Some(failure) = cli::usage::failure(&error) {
-                Printer::new(Color::Auto, 0).failure(&failure);
-            } else {
+            match error.to_string().strip_prefix("error: ") {
+                Some(text) => Printer::new(Color::Auto, 0).error(text.trim_end()),
                 // clap reports help and version as errors too. A closed stdout is not an error.
-                let _ = error.print();
+                None => drop(error.print()),
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Failed as u8));
         }

@@ -66,7 +66,7 @@ pub(crate) fn wanted(mut root: Command, words: &[String]) -> WordCompletions {
             match value {
                 Some(value) => found.keep(arg, value),
                 None if takes_next(arg) => pending = Some(arg),
-                None if is_global(&root, arg) => found.connection.push(word.clone()),
+                None if arg.is_global_set() => found.connection.push(word.clone()),
                 None => {}
             }
         } else if let Some(sub) = command.find_subcommand(word) {
@@ -155,11 +155,6 @@ fn live(command: &Command, arg: &Arg) -> Option<Live> {
         (_, "user") => Some(Live::Users),
         _ => None,
     }
-}
-
-fn is_global(root: &Command, arg: &Arg) -> bool {
-    root.get_arguments()
-        .any(|global| global.is_global_set() && global.get_id() == arg.get_id())
 }
 
 /// Parses a flag, and its value if that is in the same word.

@@ -19,7 +19,7 @@ mod parse;
 mod remove;
 mod rollout;
 mod status;
-pub(crate) mod usage;
+mod usage;
 mod values;
 mod why;
 

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 
 use clap::FromArgMatches as _;
-use clap::error::{ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 
-use super::usage::{WITHOUT_NAMESPACE, of_command};
+use super::usage::readable;
 use super::{Cli, Command};
 
 impl Cli {
@@ -35,7 +35,7 @@ impl Cli {
         let mut command = super::help::command();
         let matches = command
             .try_get_matches_from_mut(&joined)
-            .map_err(|error| of_command(error, &command, &joined))?;
+            .map_err(readable)?;
         let mut cli =
             Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         let secrets = &cli.connection.pull_secret_namespace;
@@ -47,10 +47,13 @@ impl Cli {
             // The user may mean a scope, or the namespace of the pull secrets.
             _ if is_of_another => {
                 let name = matches.subcommand_name().unwrap_or_default();
-                let mut error = command.error(ErrorKind::ArgumentConflict, "unused `-n`");
-                let name = ContextValue::String(name.to_owned());
-                error.insert(WITHOUT_NAMESPACE, name);
-                return Err(error);
+                return Err(clap::Error::raw(
+                    ErrorKind::ArgumentConflict,
+                    format!(
+                        "`-n` is the namespace of pods and FleetPullSecrets, and says nothing to `{name}`\n\n\
+                         hint: leave it out; another namespace of the pull secrets is `--pull-secret-namespace NAME`"
+                    ),
+                ));
             }
             _ => {}
         }

@@ -1,11 +1,16 @@
 //! The proxy for a server, from `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` as Go's `net/http`, and thus kubectl, reads
 //! them. kube's own reader doesn't support a trailing comma, a port, or an address without a scheme.
 
-use std::net::IpAddr;
-
 use hyper::Uri;
+use hyper::http::uri::Authority;
+use hyper_util::client::proxy::matcher::Matcher;
 
 use crate::error::{Failure, Result};
+
+/// Hosts that are always reached directly.
+const HERE: &str = "localhost,127.0.0.0/8,::1";
+
+const EVERYTHING: &str = "*,0.0.0.0/0,::/0";
 
 /// The values of the variables; empty if unset.
 #[derive(Default)]
@@ -65,69 +70,33 @@ fn address(proxy: &str) -> Option<Uri> {
     proxy.parse().ok().filter(|uri: &Uri| uri.host().is_some())
 }
 
+/// Whether Go's rules exempt the server. Those of the matcher are curl's: it knows no ports and no `*.example.com`, has
+/// `.example.com` cover `example.com` but `*` no IP address, and uses the proxy for this machine too.
 fn is_direct(server: &Uri, none: &str) -> bool {
-    let host = server.host().unwrap_or_default().to_ascii_lowercase();
-    let host = host.trim_matches(['[', ']']);
+    let host = server.host().unwrap_or_default();
     let port = server.port_u16().unwrap_or(match server.scheme_str() {
         Some("http") => 80,
         _ => 443,
     });
-    let ip: Option<IpAddr> = host.parse().ok();
-    host == "localhost"
-        || ip.is_some_and(|ip| ip.is_loopback())
-        || none.split(',').any(|entry| {
-            let entry = entry.trim().to_ascii_lowercase();
-            !entry.is_empty() && (entry == "*" || matches(&entry, host, ip, port))
-        })
-}
-
-fn matches(entry: &str, host: &str, ip: Option<IpAddr>, port: u16) -> bool {
-    if let Some((network, bits)) = entry.split_once('/')
-        && let (Ok(network), Ok(bits)) = (network.parse(), bits.parse())
-    {
-        return ip.is_some_and(|ip| is_in(ip, network, bits));
-    }
-    let (name, of_port) = with_port(entry);
-    let is_port = of_port.is_none_or(|it| it.parse() == Ok(port));
-    let name = name.trim_matches(['[', ']']);
-    if let Ok(other) = name.parse::<IpAddr>() {
-        return is_port && ip == Some(other);
-    }
-    // `example.com` covers the host and its subdomains; `.example.com` and `*.example.com` cover only the subdomains.
-    let below = name.strip_prefix('*').filter(|it| it.starts_with('.'));
-    let below = below.unwrap_or(name);
-    let is_below = match below.strip_prefix('.') {
-        Some("") => false,
-        Some(_) => host.ends_with(below),
-        None => {
-            host == below
-                || host
-                    .strip_suffix(below)
-                    .is_some_and(|rest| rest.ends_with('.'))
-        }
+    let entry = |entry: &str| {
+        // A network, and an IPv6 address without brackets, has no port.
+        let (name, of_port) = match entry.parse::<Authority>() {
+            Ok(parts) => (parts.host().to_owned(), parts.port_u16()),
+            Err(_) => (entry.to_owned(), None),
+        };
+        let name = match name.trim_matches(['[', ']']) {
+            "*" => EVERYTHING,
+            name if name.starts_with("*.") => &name[1..],
+            name => name,
+        };
+        let below = name.strip_prefix('.');
+        let is_it = below.is_none_or(|name| !name.eq_ignore_ascii_case(host));
+        (is_it && of_port.is_none_or(|it| it == port)).then(|| name.to_owned())
     };
-    is_port && !name.is_empty() && is_below
-}
-
-/// Splits `host:port`; an IPv6 address with a port is in brackets.
-fn with_port(entry: &str) -> (&str, Option<&str>) {
-    match entry.rsplit_once(':') {
-        Some((name, port)) if !name.contains(':') || name.ends_with(']') => (name, Some(port)),
-        _ => (entry, None),
-    }
-}
-
-fn is_in(ip: IpAddr, network: IpAddr, bits: u32) -> bool {
-    let same = |ip: u128, network: u128, width: u32| {
-        bits <= width && (bits == 0 || ip >> (width - bits) == network >> (width - bits))
-    };
-    match (ip, network) {
-        (IpAddr::V4(ip), IpAddr::V4(network)) => {
-            same(ip.to_bits().into(), network.to_bits().into(), 32)
-        }
-        (IpAddr::V6(ip), IpAddr::V6(network)) => same(ip.to_bits(), network.to_bits(), 128),
-        _ => false,
-    }
+    let entries = none.split(',').filter_map(|text| entry(text.trim()));
+    let entries: Vec<String> = entries.chain([HERE.to_owned()]).collect();
+    let matcher = Matcher::builder().all("http://proxy").no(entries.join(","));
+    matcher.build().intercept(server).is_none()
 }
 
 #[cfg(test)]
@@ -145,6 +114,8 @@ mod tests {
             (API, "API.Example.com", false),
             (API, "ample.com", true),
             (API, "*", false),
+            ("https://10.0.0.1:6443", "*", false),
+            ("https://[fd00::1]:6443", "*", false),
             (API, " , other.org , example.com,", false),
             (API, "example.com:6443", false),
             (API, "example.com:443", true),

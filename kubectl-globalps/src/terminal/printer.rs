@@ -137,11 +137,15 @@ impl Printer {
         self.message(Some(("36", "hint:")), text);
     }
 
+    pub(crate) fn error(&self, text: &str) {
+        self.message(Some(("31", "error:")), text);
+    }
+
     pub(crate) fn failure(&self, failure: &Failure) {
         if failure.is_aborted {
             return self.note(&failure.message);
         }
-        self.message(Some(("31", "error:")), &failure.message);
+        self.error(&failure.message);
         self.hint(&failure.hint);
     }
 
