@@ -23,7 +23,7 @@ use crate::secret::additional::data_of;
 use crate::secret::pull::{Answer, Asked, Keyring, Provided, Puller};
 use crate::secret::tried::Origin;
 use crate::terminal::printer::Printer;
-use crate::view::why::{Added, Lag};
+use crate::view::why::{Added, Lag, is_same_image};
 
 pub(super) async fn run(args: &Explain, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let asked = match &args.authfile {
@@ -342,7 +342,7 @@ fn words_of_kubelet(pod: &Pod, image: &str) -> Option<String> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|container| container.image == image)
+        .filter(|container| is_same_image(&container.image, image))
         .find_map(|container| container.state.as_ref()?.waiting.as_ref())?;
     let (reason, message) = (waiting.reason.as_deref()?, waiting.message.as_deref());
     Some(format!(

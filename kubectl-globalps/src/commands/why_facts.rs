@@ -12,7 +12,7 @@ use crate::cluster::namespaces::each;
 use crate::cluster::{Cluster, Program, deployment, not_running};
 use crate::error::{Result, allowed, quoted};
 use crate::secret::changes::InForce;
-use crate::view::why::{Adding, Live, PodSeen, is_spelled};
+use crate::view::why::{Adding, Live, PodSeen, is_same_image};
 
 /// What globalps has in force.
 pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared> {
@@ -51,7 +51,7 @@ pub(super) async fn has_image(cluster: &Cluster<'_>, node: &str, image: &str) ->
     let found = allowed(cluster.call("get the pod's Node", api.get_opt(node)).await)?;
     let images = found.flatten().and_then(|node| node.status?.images);
     let mut names = images.iter().flatten().flat_map(|image| &image.names);
-    Ok(names.any(|names| names.iter().any(|name| is_spelled(name, image))))
+    Ok(names.any(|names| names.iter().any(|name| is_same_image(name, image))))
 }
 
 /// `None` if the pod has none, or this user may not read it.
