@@ -167,15 +167,9 @@ fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
         Sight::Here(found) if found.holder.is_empty() => {
             lease("no controller leads".to_owned()).fail(NO_LEADER)
         }
+        Sight::Here(found) if found.is_current(now) => lease(format!("`{}` leads", found.holder)),
         Sight::Here(found) => {
-            let age = found
-                .renewed
-                .map_or(i64::MAX, |renewed| now.duration_since(renewed).as_secs());
-            if age > i64::from(found.seconds) {
-                lease(format!("the lease of `{}` has expired", found.holder)).fail(NO_LEADER)
-            } else {
-                lease(format!("`{}` leads", found.holder))
-            }
+            lease(format!("the lease of `{}` has expired", found.holder)).fail(NO_LEADER)
         }
         Sight::Absent => lease("no controller holds the lease".to_owned())
             .warn("it acquires the lease when it starts; check again, or see its log"),

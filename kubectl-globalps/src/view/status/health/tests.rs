@@ -1,4 +1,5 @@
 use super::*;
+use crate::cluster::LeaseSeen;
 use crate::cluster::installed::Workload;
 use serde_json::json;
 
