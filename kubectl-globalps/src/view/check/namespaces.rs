@@ -11,6 +11,7 @@ use kube::ResourceExt as _;
 use super::{Check, Sight, well};
 use crate::terminal::{few, number};
 use crate::view::owner::{is_static, kept, workload};
+use crate::view::why::{Failing, failing};
 
 const NAMESPACES: &str = "namespaces";
 const INSTALL: &str = "`kubectl globalps install --deliver-to-namespaces` restores it";
@@ -66,25 +67,14 @@ pub(crate) struct EarlyPod {
     pub restart: Option<String>,
 }
 
-/// `None` if the pod has the reference, can pull, or can't get the reference.
+/// `None` if the pod has the reference, lacks no credential, or can't get the reference.
 pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
-    const REASONS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
-    let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
-    let mut references = spec.image_pull_secrets.iter().flatten();
-    let all = [&status.init_container_statuses, &status.container_statuses];
-    let mut waiting = all.into_iter().flatten().flatten().filter_map(|container| {
-        container
-            .state
-            .as_ref()?
-            .waiting
-            .as_ref()?
-            .reason
-            .as_deref()
-    });
+    let mut references = pod.spec.as_ref()?.image_pull_secrets.iter().flatten();
+    let found = failing(pod, &[]);
     if references.any(|reference| reference.name == secret_name)
         || is_static(pod)
         || pod.metadata.deletion_timestamp.is_some()
-        || !waiting.any(|reason| REASONS.contains(&reason))
+        || !found.iter().any(Failing::may_lack_credentials)
     {
         return None;
     }

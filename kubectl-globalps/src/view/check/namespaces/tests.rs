@@ -16,6 +16,11 @@ fn pod(change: impl FnOnce(&mut Value)) -> Pod {
     serde_json::from_value(pod).expect("a Pod")
 }
 
+/// The message of the waiting container.
+fn says(pod: &mut Value, message: &str) {
+    pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"] = json!(message);
+}
+
 #[test]
 fn a_pod_failing_without_the_reference_restarts_by_its_owner() {
     let owned = |kind: &'static str| {
@@ -72,6 +77,21 @@ fn a_pod_failing_without_the_reference_restarts_by_its_owner() {
                 let mirror = json!({"kubernetes.io/config.mirror": "x"});
                 pod["metadata"]["annotations"] = mirror;
             }),
+            None,
+        ),
+        (
+            "a rejected pull",
+            pod(|pod| says(pod, "failed to authorize: 401 Unauthorized")),
+            Some(Some("kubectl -n a rollout restart deployment/web")),
+        ),
+        (
+            "an image that does not exist",
+            pod(|pod| says(pod, "rpc error: code = NotFound desc = i: not found")),
+            None,
+        ),
+        (
+            "a registry out of reach",
+            pod(|pod| says(pod, "dial tcp: lookup r: no such host")),
             None,
         ),
         (
