@@ -282,6 +282,8 @@ pub(super) fn sample() -> FakeApi {
     });
     let system = names::CONTROLLER_NAMESPACE;
     let kinds = "/apis/globalps.io/v1alpha1/namespaces/clusters";
+    let policies = "/apis/admissionregistration.k8s.io/v1";
+    let policy = names::IMAGE_PULL_SECRETS;
     let of_hub = "/api/v1/namespaces/clusters/secrets";
     let objects = [
         (
@@ -328,6 +330,14 @@ pub(super) fn sample() -> FakeApi {
         (
             format!("/api/v1/namespaces/team-a/secrets/{}", names::GLOBAL_SECRET),
             of_namespace(),
+        ),
+        (
+            format!("{policies}/mutatingadmissionpolicies/{policy}"),
+            json!({}),
+        ),
+        (
+            format!("{policies}/mutatingadmissionpolicybindings/{policy}"),
+            json!({}),
         ),
         (
             format!("{kinds}/fleetpullsecrets/team-a"),

@@ -11,11 +11,12 @@ use globalps_provider::{Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, 
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::Api;
 
-use super::explain_namespace::{Delivered, Existing, OfPod};
+use super::check_namespaces::admission_policy;
+use super::explain_namespace::{Delivered, Existing, OfPod, needs_policy};
 use super::keyrings::shadowed;
 use super::pull_secret::{self, content_of, unreadable};
 use crate::cli::{Connection, Explain, Named, PodName};
-use crate::cluster::{Cluster, node_secrets, of_credentials};
+use crate::cluster::{Cluster, Sight, node_secrets, of_credentials};
 use crate::credentials::file::read;
 use crate::credentials::manifest::content;
 use crate::error::{Exit, Failure, Result, allowed};
@@ -96,11 +97,7 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked> {
         }
         (None, None) => PullerSeen::Anybody,
     };
-    let shared = Shared {
-        gps: gps.ok().flatten(),
-        global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
-        nodes: None,
-    };
+    let shared = Shared::of(cluster, gps.ok().flatten()).await?;
     let mut asked = asked(cluster, &shared, &args.image, &of, false).await?;
     asked
         .notes
@@ -112,8 +109,22 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked> {
 pub(super) struct Shared {
     pub gps: Option<GlobalPullSecret>,
     pub global: Option<Secret>,
+    /// New pods of namespaces get no reference to the Secret there.
+    pub lacks_policy: bool,
     /// All `NodePullSecret`s; `None`: only that of the pod's node is read.
     pub nodes: Option<BTreeMap<String, NodePullSecret>>,
+}
+
+impl Shared {
+    pub(super) async fn of(cluster: &Cluster<'_>, gps: Option<GlobalPullSecret>) -> Result<Self> {
+        Ok(Self {
+            global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
+            lacks_policy: gps.as_ref().is_some_and(needs_policy)
+                && admission_policy(cluster).await? == Sight::Absent,
+            gps,
+            nodes: None,
+        })
+    }
 }
 
 /// Who pulls the image.
@@ -160,7 +171,7 @@ pub(super) async fn asked(
         }
     };
     if let Some((named, references, existing)) = referring {
-        let delivered = Delivered::observe(cluster, gps, &named.namespace).await?;
+        let delivered = Delivered::observe(cluster, shared, &named.namespace).await?;
         let of_pod = OfPod {
             namespace: &named.namespace,
             references,

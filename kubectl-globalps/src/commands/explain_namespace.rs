@@ -8,6 +8,7 @@ use globalps_provider::{Content, Delivery, Pattern};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Namespace, Pod, Secret};
 use kube::Api;
 
+use super::explain::Shared;
 use super::keyrings::secrets;
 use super::pull_secret::content_of;
 use crate::cluster::Cluster;
@@ -16,6 +17,7 @@ use crate::error::{Result, allowed};
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring, OfNamespace, Puller};
 use crate::secret::tried::Origin;
+use crate::view::check::RESTORE_DELIVERY;
 use crate::view::owner::kept;
 
 /// Delivery to a namespace.
@@ -24,6 +26,8 @@ pub(super) struct Delivered {
     attach: Attach,
     namespace: String,
     selected: Selected,
+    /// See [`Shared::lacks_policy`].
+    lacks_policy: bool,
     /// The state of the Secret in the cluster.
     secret: Found,
 }
@@ -41,9 +45,10 @@ impl Delivered {
     /// `None` if namespaces get no Secrets.
     pub(super) async fn observe(
         cluster: &Cluster<'_>,
-        gps: Option<&GlobalPullSecret>,
+        shared: &Shared,
         namespace: &str,
     ) -> Result<Option<Self>> {
+        let gps = shared.gps.as_ref();
         let Some(gps) = gps.filter(|gps| gps.spec.image_pull_secrets.enabled) else {
             return Ok(None);
         };
@@ -71,6 +76,7 @@ impl Delivered {
         Ok(Some(Self {
             selected: selection.covers(namespace, || seen.labels.clone(), is_marked),
             attach: attach_of(gps),
+            lacks_policy: shared.lacks_policy,
             namespace: namespace.to_owned(),
             settings,
             secret,
@@ -92,7 +98,7 @@ impl Delivered {
 
     /// Whether new pods get the reference from the admission policy, not from their service account.
     pub(super) fn is_added_to_new_pods(&self) -> bool {
-        self.selected == Selected::Yes && self.attach == Attach::Admission
+        self.selected == Selected::Yes && self.attach == Attach::Admission && !self.lacks_policy
     }
 
     /// The content of the Secret, one part per source. The kubelet merges them into one list.
@@ -154,25 +160,34 @@ impl Delivered {
             Puller::Pod(identity) => identity.service_account.as_str(),
             Puller::Unknown => "",
         };
+        let how = match pod {
+            None => String::new(),
+            Some(Existing {
+                name,
+                is_recreated: true,
+            }) => format!(": `kubectl -n {namespace} delete pod {name}`, or restart what owns it"),
+            Some(_) => ", but no controller does that".to_owned(),
+        };
         let recreate = |since: &str| {
-            let pod = match pod {
-                None => String::new(),
-                Some(Existing {
-                    name,
-                    is_recreated: true,
-                }) => {
-                    format!(": `kubectl -n {namespace} delete pod {name}`, or restart what owns it")
-                }
-                Some(_) => ", but no controller does that".to_owned(),
-            };
             format!(
-                "the pod has no reference to Secret {title}: it was created before {since}, and must be recreated{pod}"
+                "the pod has no reference to Secret {title}: it was created before {since}, and must be recreated{how}"
             )
         };
         let mut accounts = self.settings.service_accounts.iter().cloned();
         let is_changed = accounts
             .any(|text| Pattern::try_from(text).is_ok_and(|pattern| pattern.matches(account)));
         Some(match (self.attach, pod) {
+            (Attach::Admission, _) if self.lacks_policy => {
+                let then = if pod.is_some() {
+                    format!("; then the pod must be recreated{how}")
+                } else {
+                    String::new()
+                };
+                let policy = names::IMAGE_PULL_SECRETS;
+                format!(
+                    "new pods get no reference to Secret {title}: MutatingAdmissionPolicy `{policy}` or its binding does not exist; {RESTORE_DELIVERY}{then}"
+                )
+            }
             (Attach::Admission, _) => recreate("the admission policy was in force"),
             (Attach::ServiceAccounts, _) if !is_changed => format!(
                 "`spec.imagePullSecrets.serviceAccounts` does not name `{account}`, so its pods have no reference to Secret {title}"
@@ -257,6 +272,11 @@ impl OfPod<'_> {
         asked.of_namespace = Some(delivered.of_namespace(content.as_ref(), is_referenced));
         Ok(())
     }
+}
+
+/// Whether only the admission policy adds the reference to new pods.
+pub(super) fn needs_policy(gps: &GlobalPullSecret) -> bool {
+    gps.spec.image_pull_secrets.enabled && attach_of(gps) == Attach::Admission
 }
 
 /// According to the controller's report or, without one, to the spec.
@@ -376,6 +396,7 @@ mod tests {
             attach,
             namespace: "a".to_owned(),
             selected,
+            lacks_policy: false,
             secret,
         };
         #[rustfmt::skip]
@@ -435,6 +456,21 @@ mod tests {
             let note = delivered.note(&puller, is_referenced, existing(false));
             let note = note.unwrap_or_default();
             assert!(!note.contains("delete pod"), "nobody recreates it: {note}");
+        }
+        let without_policy = Delivered {
+            lacks_policy: true,
+            ..delivered(Admission, yes, Found::Ours)
+        };
+        assert!(!without_policy.is_added_to_new_pods());
+        let existing = Existing {
+            name: "p",
+            is_recreated: true,
+        };
+        for (pod, expected) in [(None, false), (Some(existing), true)] {
+            let note = without_policy.note(&of("x"), false, pod);
+            let note = note.unwrap_or_default();
+            assert!(note.contains("install --deliver-to-namespaces"), "{note}");
+            assert_eq!(note.contains("delete pod p"), expected, "{note}");
         }
     }
 }

@@ -16,12 +16,12 @@ use crate::view::why::{Adding, Live, PodSeen, is_same_image};
 
 /// What globalps has in force.
 pub(super) async fn shared(cluster: &Cluster<'_>) -> Result<Shared> {
-    Ok(Shared {
-        // Pods have their own Secrets even without globalps.
-        gps: pull_secret::installed_configuration(cluster).await?,
-        global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
-        nodes: None,
-    })
+    // Pods have their own Secrets even without globalps.
+    Shared::of(
+        cluster,
+        pull_secret::installed_configuration(cluster).await?,
+    )
+    .await
 }
 
 /// Events of pods that match this field selector. Empty for a user who may not read them: usually the container's

@@ -23,7 +23,9 @@ pub(crate) use crate::cluster::{Installed, Sight};
 use crate::error::guide;
 
 pub(crate) use credentials::{credentials, outdated};
-pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
+pub(crate) use namespaces::{
+    Delivering, EarlyPod, RESTORE_DELIVERY, RoleSeen, early_pod, namespaces,
+};
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use operators::operators;
 pub(crate) use permissions::{Permission, PermissionScope, permissions, permissions_of_commands};

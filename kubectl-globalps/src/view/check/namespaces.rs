@@ -14,7 +14,8 @@ use crate::view::owner::{is_static, kept, workload};
 use crate::view::why::{Failing, failing};
 
 const NAMESPACES: &str = "namespaces";
-const INSTALL: &str = "`kubectl globalps install --deliver-to-namespaces` restores it";
+pub(crate) const RESTORE_DELIVERY: &str =
+    "`kubectl globalps install --deliver-to-namespaces` restores it";
 /// Maximum number of names in a message, and of commands in a hint.
 const MOST: usize = 5;
 const BY_HAND: &str = "no controller is known to recreate them, or their Job would count them as failed: create them again as they were created";
@@ -110,7 +111,8 @@ pub(crate) fn namespaces(gps: &GlobalPullSecret, seen: &Delivering) -> Vec<Check
     let mut checks = vec![permission(&seen.role, name, by_accounts)];
     checks.extend(policy(&seen.policy, settings.attach));
     checks.push(foreign(&seen.foreign, name));
-    checks.push(early(&seen.early, name));
+    let lacks_policy = seen.policy == Sight::Absent && settings.attach == Some(Attach::Admission);
+    checks.push(early(&seen.early, name, lacks_policy));
     checks
 }
 
@@ -134,7 +136,7 @@ fn permission(role: &Sight<RoleSeen>, name: &str, by_accounts: bool) -> Check {
         Sight::Absent => permission(format!(
             "the controller may not write in namespaces: ClusterRole `{role_name}` or its binding does not exist"
         ))
-        .fail(INSTALL),
+        .fail(RESTORE_DELIVERY),
         Sight::Hidden => permission("the controller's permission in namespaces can't be seen".to_owned())
             .warn("ask a user who may read ClusterRoles"),
     }
@@ -181,7 +183,8 @@ fn foreign(foreign: &Sight<Vec<String>>, name: &str) -> Check {
     }
 }
 
-fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
+/// `lacks_policy`: new pods get no reference either.
+fn early(early: &Sight<Vec<EarlyPod>>, name: &str, lacks_policy: bool) -> Check {
     let check = |message: String| well(NAMESPACES, "pod-without-reference", message);
     match early {
         Sight::Here(found) if !found.is_empty() => {
@@ -200,6 +203,11 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
                 0 => "",
                 _ => "; likewise for the others",
             };
+            let first = if lacks_policy {
+                "restore the admission policy first; "
+            } else {
+                ""
+            };
             check(format!(
                 "{} without a reference to Secret `{name}` can't pull: {}",
                 number(found.len(), "pod"),
@@ -210,10 +218,12 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
                     shown.is_empty(),
                     found.iter().any(|pod| pod.restart.is_none()),
                 ) {
-                    (true, _) => BY_HAND.to_owned(),
-                    (false, false) => format!("create them again: {}{more}", shown.join("; ")),
+                    (true, _) => format!("{first}{BY_HAND}"),
+                    (false, false) => {
+                        format!("{first}create them again: {}{more}", shown.join("; "))
+                    }
                     (false, true) => format!(
-                        "create them again: {}{more}. Of the others: {BY_HAND}",
+                        "{first}create them again: {}{more}. Of the others: {BY_HAND}",
                         shown.join("; ")
                     ),
                 },

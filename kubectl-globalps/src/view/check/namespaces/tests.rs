@@ -109,6 +109,25 @@ fn a_pod_failing_without_the_reference_restarts_by_its_owner() {
     }
 }
 
+#[test]
+fn without_the_admission_policy_a_new_pod_is_no_better() {
+    for (attach, policy, expected) in [
+        (Some(Attach::Admission), Sight::Absent, true),
+        (Some(Attach::Admission), Sight::Hidden, false),
+        (None, Sight::Absent, false),
+    ] {
+        let seen = Delivering {
+            policy,
+            early: early(1),
+            ..well()
+        };
+        let checks = namespaces(&gps(attach), &seen);
+        let hint = checks.last().map_or("", |check| &check.hint);
+        let is_first = hint.starts_with("restore the admission policy first; create them again");
+        assert_eq!(is_first, expected, "{hint}");
+    }
+}
+
 fn gps(attach: Option<Attach>) -> GlobalPullSecret {
     let mut gps = GlobalPullSecret::new("g", GlobalPullSecretSpec::default());
     gps.spec.image_pull_secrets.enabled = true;
