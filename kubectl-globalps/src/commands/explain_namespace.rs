@@ -3,7 +3,7 @@
 use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
 use globalps_core::names;
 use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_excluded, parts_of};
-use globalps_dockerconfig::DockerConfig;
+use globalps_dockerconfig::{DockerConfig, attempts};
 use globalps_provider::{Content, Delivery, Pattern};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Namespace, Pod, Secret};
 use kube::Api;
@@ -16,7 +16,7 @@ use crate::cluster::namespaces::{NamespaceSeen, is_ours};
 use crate::error::{Result, allowed};
 use crate::secret::additional::data_of;
 use crate::secret::pull::{Asked, Keyring, OfNamespace, Puller};
-use crate::secret::tried::Origin;
+use crate::secret::tried::{NoReference, Obstacle, Origin};
 use crate::view::check::RESTORE_DELIVERY;
 use crate::view::owner::kept;
 
@@ -173,11 +173,8 @@ impl Delivered {
                 "the pod has no reference to Secret {title}: it was created before {since}, and must be recreated{how}"
             )
         };
-        let mut accounts = self.settings.service_accounts.iter().cloned();
-        let is_changed = accounts
-            .any(|text| Pattern::try_from(text).is_ok_and(|pattern| pattern.matches(account)));
-        Some(match (self.attach, pod) {
-            (Attach::Admission, _) if self.lacks_policy => {
+        Some(match (self.obstacle(account), self.attach, pod) {
+            (Some(Obstacle::Policy), ..) => {
                 let then = if pod.is_some() {
                     format!("; then the pod must be recreated{how}")
                 } else {
@@ -188,16 +185,42 @@ impl Delivered {
                     "new pods get no reference to Secret {title}: MutatingAdmissionPolicy `{policy}` or its binding does not exist; {RESTORE_DELIVERY}{then}"
                 )
             }
-            (Attach::Admission, _) => recreate("the admission policy was in force"),
-            (Attach::ServiceAccounts, _) if !is_changed => format!(
+            (Some(Obstacle::ServiceAccount), ..) => format!(
                 "`spec.imagePullSecrets.serviceAccounts` does not name `{account}`, so its pods have no reference to Secret {title}"
             ),
-            (Attach::ServiceAccounts, Some(_)) => {
+            (None, Attach::Admission, _) => recreate("the admission policy was in force"),
+            (None, Attach::ServiceAccounts, Some(_)) => {
                 recreate(&format!("service account `{account}` had the reference"))
             }
-            (Attach::ServiceAccounts, None) => format!(
+            (None, Attach::ServiceAccounts, None) => format!(
                 "service account `{account}` has no reference to Secret {title} yet; see `kubectl globalps status --namespaces`"
             ),
+        })
+    }
+
+    /// Why a new pod with this service account would have no reference to the Secret.
+    fn obstacle(&self, account: &str) -> Option<Obstacle> {
+        let is_named = || {
+            let mut accounts = self.settings.service_accounts.iter().cloned();
+            accounts.any(|text| Pattern::try_from(text).is_ok_and(|it| it.matches(account)))
+        };
+        match self.attach {
+            Attach::Admission if self.lacks_policy => Some(Obstacle::Policy),
+            Attach::ServiceAccounts if !is_named() => Some(Obstacle::ServiceAccount),
+            Attach::Admission | Attach::ServiceAccounts => None,
+        }
+    }
+
+    /// `None` if the Secret has no credential for the image. `puller`: a pod that doesn't refer to the Secret.
+    fn no_reference(&self, puller: &Puller, content: &Content, image: &str) -> Option<NoReference> {
+        let Puller::Pod(identity) = puller else {
+            return None;
+        };
+        let config = config_of(content, &parts_of(content, &self.namespace));
+        let has_some = attempts(&[&config], image).is_ok_and(|found| !found.is_empty());
+        (self.has_content() && has_some).then(|| NoReference {
+            secret: self.title(),
+            obstacle: self.obstacle(&identity.service_account),
         })
     }
 }
@@ -269,6 +292,9 @@ impl OfPod<'_> {
         }
         let note = delivered.note(&asked.puller, is_referenced, self.existing);
         asked.notes.extend(note);
+        if let (Some(_), false, Some(content)) = (self.existing, is_referenced, &content) {
+            asked.no_reference = delivered.no_reference(&asked.puller, content, &asked.image);
+        }
         asked.of_namespace = Some(delivered.of_namespace(content.as_ref(), is_referenced));
         Ok(())
     }

@@ -15,7 +15,7 @@ use crate::error::{Exit, Result, allowed};
 use crate::registry::Trust;
 use crate::secret::history::{Revision, sorted};
 use crate::secret::pull::{Answer, Asked};
-use crate::secret::tried::{Origin, Tried};
+use crate::secret::tried::{NoReference, Origin, Tried};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 use crate::view::why::{
     Adding, CommandTarget, Evidence, Explained, Failing, Lag, PodAnswer, PodSeen, Said, Tested,
@@ -174,6 +174,7 @@ pub(super) struct Looked {
     pub tries: Vec<Tried>,
     excluding: Option<(String, String)>,
     unreadable: Option<(String, Origin)>,
+    no_reference: Option<NoReference>,
     lag: Option<Lag>,
     is_present: bool,
     notes: Vec<String>,
@@ -187,7 +188,7 @@ pub(super) async fn look(
     (seen, failing): (&PodSeen, Failing),
 ) -> Result<Looked> {
     let is_of_runtime = failing.used == Use::Sandbox;
-    let asked = if is_of_runtime {
+    let mut asked = if is_of_runtime {
         let image = failing.image.clone();
         Asked {
             image,
@@ -206,6 +207,7 @@ pub(super) async fn look(
     };
     let is_present = failing.said() == Said::NeverPulled
         && has_image(cluster, &seen.node, &failing.image).await?;
+    let no_reference = asked.no_reference.take();
     let Ok(answer) = Answer::of(asked) else {
         return Ok(Looked::without_name(failing));
     };
@@ -223,6 +225,7 @@ pub(super) async fn look(
         unreadable: answer.unreadable().map(|(a, b)| (a.to_owned(), b.clone())),
         notes: notes.cloned().collect(),
         failing,
+        no_reference,
         lag,
         is_present,
     })
@@ -237,6 +240,7 @@ impl Looked {
             tries: Vec::new(),
             excluding: None,
             unreadable: None,
+            no_reference: None,
             lag: None,
             is_present: false,
             notes: Vec::new(),
@@ -328,6 +332,7 @@ impl Looked {
                 .as_ref()
                 .map(|(a, b)| (a.as_str(), b.as_str())),
             unreadable: self.unreadable.as_ref().map(|(a, b)| (a.as_str(), b)),
+            no_reference: self.no_reference.as_ref(),
             lag: self.lag.as_ref(),
             is_present: self.is_present,
             adding: &known.adding,

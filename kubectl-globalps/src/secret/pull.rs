@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::secret::findings;
 use crate::secret::scope::in_force;
-use crate::secret::tried::{Origin, Tried, line_of_crio, lines_of, shown};
+use crate::secret::tried::{NoReference, Origin, Tried, line_of_crio, lines_of, shown};
 use crate::terminal::escapes;
 
 /// A file or Secret with credentials.
@@ -34,6 +34,7 @@ pub(crate) struct Asked {
     pub puller: Puller,
     /// The pull secret of globalps in the pod's namespace, if there is one.
     pub of_namespace: Option<OfNamespace>,
+    pub no_reference: Option<NoReference>,
     /// Whether a pod's Secret that this user may not read is a note instead of an error.
     pub may_hide: bool,
     /// Further notes: missing Secrets, a lagging node, the kubelet's message.

@@ -6,12 +6,10 @@ use globalps_core::api::{Attach, GlobalPullSecret};
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kube::ResourceExt as _;
 
 use super::{Check, Sight, well};
 use crate::terminal::{few, number};
-use crate::view::owner::{is_static, kept, workload};
-use crate::view::why::{Failing, failing};
+use crate::view::why::{Failing, PodSeen, failing};
 
 const NAMESPACES: &str = "namespaces";
 pub(crate) const RESTORE_DELIVERY: &str =
@@ -71,30 +69,19 @@ pub(crate) struct EarlyPod {
 /// `None` if the pod has the reference, lacks no credential, or can't get the reference.
 pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
     let mut references = pod.spec.as_ref()?.image_pull_secrets.iter().flatten();
-    let found = failing(pod, &[]);
+    let (found, seen) = (failing(pod, &[]), PodSeen::of(pod));
     if references.any(|reference| reference.name == secret_name)
-        || is_static(pod)
+        || seen.is_static
         || pod.metadata.deletion_timestamp.is_some()
         || !found.iter().any(Failing::may_lack_credentials)
     {
         return None;
     }
-    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     Some(EarlyPod {
-        restart: restart(pod, &namespace, &name),
-        namespace,
-        name,
+        restart: seen.restart(),
+        namespace: seen.namespace,
+        name: seen.name,
     })
-}
-
-/// The command that replaces the pod; `None` if nothing recreates it after a deletion.
-fn restart(pod: &Pod, namespace: &str, name: &str) -> Option<String> {
-    match workload(pod) {
-        Some(workload) => Some(format!("kubectl -n {namespace} rollout restart {workload}")),
-        None => kept(pod)
-            .is_none()
-            .then(|| format!("kubectl -n {namespace} delete pod {name}")),
-    }
 }
 
 /// No checks if namespaces get no Secrets.

@@ -10,7 +10,7 @@ use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said, Use};
 use crate::error::quoted;
 use crate::registry::{Purpose, failure, missing_flag, suspicion};
-use crate::secret::tried::{Origin, Tried};
+use crate::secret::tried::{NoReference, Origin, Tried};
 
 /// Scripts rely on these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -25,6 +25,8 @@ pub(crate) enum Code {
     /// A kubelet can't read one of the pod's pull secrets.
     SecretUnreadable,
     OutsideScope,
+    /// The pod doesn't refer to the Secret of its namespace, which has a credential.
+    NoReference,
     RateLimited,
     InvalidImageName,
     ImageNeverPulled,
@@ -87,6 +89,7 @@ pub(crate) struct Evidence<'a> {
     pub excluding: Option<(&'a str, &'a str)>,
     /// A Secret of the pod that a kubelet can't read, and who has to change it.
     pub unreadable: Option<(&'a str, &'a Origin)>,
+    pub no_reference: Option<&'a NoReference>,
     pub lag: Option<&'a Lag>,
     /// The node has the image, according to its status.
     pub is_present: bool,
@@ -150,6 +153,9 @@ impl Evidence<'_> {
         let is_denied = self.failing.said() == Said::Denied
             || self.anonymous.is_some_and(is_refusal)
             || self.tries.iter().any(Tested::is_refused);
+        if let ([], true, Some(missing)) = (self.tries, is_denied, self.no_reference) {
+            return self.without_reference(missing);
+        }
         if let Some(found) = self.adding.unmerged_for(&self.failing.image)
             && is_denied
         {

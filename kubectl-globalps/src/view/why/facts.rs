@@ -4,6 +4,7 @@ use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
+use crate::error::quoted;
 use crate::view::owner::{is_static, kept, workload};
 
 /// The relevant fields of a pod.
@@ -35,6 +36,22 @@ impl PodSeen {
             is_static: is_static(pod),
             kept: kept(pod),
             name,
+        }
+    }
+
+    /// The command that replaces the pod; `None` if nothing would recreate it.
+    pub(crate) fn restart(&self) -> Option<String> {
+        let namespace = quoted(&self.namespace);
+        match &self.workload {
+            Some(workload) => Some(format!(
+                "kubectl -n {namespace} rollout restart {}",
+                quoted(workload)
+            )),
+            None if self.kept.is_none() => Some(format!(
+                "kubectl -n {namespace} delete pod {}",
+                quoted(&self.name)
+            )),
+            None => None,
         }
     }
 }

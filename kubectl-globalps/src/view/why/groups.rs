@@ -37,7 +37,9 @@ impl Groups {
             pods += names.len();
             // Facts that differ between pods, such as the node or the Deployment, don't form groups.
             let apart = match cause.code {
-                Code::CredentialsRefused | Code::OutsideScope => cause.command.clone(),
+                Code::CredentialsRefused | Code::NoReference | Code::OutsideScope => {
+                    cause.command.clone()
+                }
                 Code::ImageNotFound | Code::InvalidImageName => cause.message.clone(),
                 _ => String::new(),
             };
