@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::Api;
 
 use super::check_namespaces::admission_policy;
-use super::explain_namespace::{Delivered, Existing, OfPod, needs_policy};
+use super::explain_namespace::{Delivered, Existing, OfPod, namespace, needs_policy};
 use super::keyrings::shadowed;
 use super::pull_secret::{self, content_of, unreadable};
 use crate::cli::{Connection, Explain, Named, PodName};
@@ -99,9 +99,11 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked> {
     };
     let shared = Shared::of(cluster, gps.ok().flatten()).await?;
     let mut asked = asked(cluster, &shared, &args.image, &of, false).await?;
-    asked
-        .notes
-        .extend(shadowed(shared.gps.as_ref(), &args.image));
+    let notes = &mut asked.notes;
+    notes.extend(shadowed(shared.gps.as_ref(), &args.image));
+    if asked.is_terminating {
+        notes.push("the namespace is being deleted, and its pods with it".to_owned());
+    }
     Ok(asked)
 }
 
@@ -171,7 +173,9 @@ pub(super) async fn asked(
         }
     };
     if let Some((named, references, existing)) = referring {
-        let delivered = Delivered::observe(cluster, shared, &named.namespace).await?;
+        let seen = namespace(cluster, &named.namespace).await?;
+        asked.is_terminating = seen.is_terminating;
+        let delivered = Delivered::observe(cluster, shared, &named.namespace, &seen).await?;
         let of_pod = OfPod {
             namespace: &named.namespace,
             references,

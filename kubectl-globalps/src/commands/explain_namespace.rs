@@ -20,6 +20,14 @@ use crate::secret::tried::{NoReference, Obstacle, Origin};
 use crate::view::check::RESTORE_DELIVERY;
 use crate::view::owner::kept;
 
+/// Empty if this user may not read it: then the namespace's name decides whether it is selected.
+pub(super) async fn namespace(cluster: &Cluster<'_>, name: &str) -> Result<NamespaceSeen> {
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    let found = cluster.call("get the Namespace", namespaces.get_metadata_opt(name));
+    let found = allowed(found.await)?.flatten();
+    Ok(found.as_ref().map(NamespaceSeen::of).unwrap_or_default())
+}
+
 /// Delivery to a namespace.
 pub(super) struct Delivered {
     settings: ImagePullSecrets,
@@ -42,13 +50,14 @@ enum Found {
 }
 
 impl Delivered {
-    /// `None` if namespaces get no Secrets.
+    /// `None` if namespaces get no Secrets, or the namespace is being deleted.
     pub(super) async fn observe(
         cluster: &Cluster<'_>,
         shared: &Shared,
         namespace: &str,
+        seen: &NamespaceSeen,
     ) -> Result<Option<Self>> {
-        let gps = shared.gps.as_ref();
+        let gps = shared.gps.as_ref().filter(|_| !seen.is_terminating);
         let Some(gps) = gps.filter(|gps| gps.spec.image_pull_secrets.enabled) else {
             return Ok(None);
         };
@@ -56,17 +65,10 @@ impl Delivered {
         let Ok(selection) = Selection::new(&settings) else {
             return Ok(None);
         };
-        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
         let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
         let name = &settings.secret_name;
         let doing = format!("see whether Secret `{namespace}/{name}` exists");
-        let (seen, secret) = futures::join!(
-            cluster.call("get the Namespace", namespaces.get_metadata_opt(namespace)),
-            cluster.call(&doing, secrets.get_metadata_opt(name)),
-        );
-        // If the labels are hidden, the namespace's name decides.
-        let seen = allowed(seen)?.flatten();
-        let seen = seen.as_ref().map(NamespaceSeen::of).unwrap_or_default();
+        let secret = cluster.call(&doing, secrets.get_metadata_opt(name)).await;
         let secret = match allowed(secret)? {
             Some(Some(secret)) if !is_ours(&secret) => Found::Foreign,
             Some(None) => Found::Absent,

@@ -175,6 +175,7 @@ pub(super) struct Looked {
     excluding: Option<(String, String)>,
     unreadable: Option<(String, Origin)>,
     no_reference: Option<NoReference>,
+    is_terminating: bool,
     lag: Option<Lag>,
     is_present: bool,
     notes: Vec<String>,
@@ -207,7 +208,7 @@ pub(super) async fn look(
     };
     let is_present = failing.said() == Said::NeverPulled
         && has_image(cluster, &seen.node, &failing.image).await?;
-    let no_reference = asked.no_reference.take();
+    let (no_reference, is_terminating) = (asked.no_reference.take(), asked.is_terminating);
     let Ok(answer) = Answer::of(asked) else {
         return Ok(Looked::without_name(failing));
     };
@@ -226,6 +227,7 @@ pub(super) async fn look(
         notes: notes.cloned().collect(),
         failing,
         no_reference,
+        is_terminating,
         lag,
         is_present,
     })
@@ -241,6 +243,7 @@ impl Looked {
             excluding: None,
             unreadable: None,
             no_reference: None,
+            is_terminating: false,
             lag: None,
             is_present: false,
             notes: Vec::new(),
@@ -340,7 +343,11 @@ impl Looked {
             earlier: self.other_revision(&known.earlier),
             asked_with: &known.asked_with,
         };
-        let cause = evidence.cause().at(place);
+        let cause = if self.is_terminating {
+            evidence.namespace_terminating()
+        } else {
+            evidence.cause().at(place)
+        };
         let notes: Vec<String> = self.notes.iter().map(|note| place.text(note)).collect();
         Explained::of(&self.failing, &tries, anonymous.as_ref(), &notes, cause)
     }

@@ -35,6 +35,8 @@ pub(crate) struct Asked {
     /// The pull secret of globalps in the pod's namespace, if there is one.
     pub of_namespace: Option<OfNamespace>,
     pub no_reference: Option<NoReference>,
+    /// The namespace of the puller is being deleted.
+    pub is_terminating: bool,
     /// Whether a pod's Secret that this user may not read is a note instead of an error.
     pub may_hide: bool,
     /// Further notes: missing Secrets, a lagging node, the kubelet's message.

@@ -40,6 +40,7 @@ pub(crate) enum Code {
     /// The cause is gone, and the kubelet retries later.
     WaitsForRetry,
     NotAnImage,
+    NamespaceTerminating,
     Unknown,
 }
 

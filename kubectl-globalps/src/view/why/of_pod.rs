@@ -187,6 +187,16 @@ impl Evidence<'_> {
         self.of(Code::NoReference, message, command, &hint)
     }
 
+    pub(crate) fn namespace_terminating(&self) -> Cause {
+        let namespace = &self.pod.namespace;
+        self.of(
+            Code::NamespaceTerminating,
+            format!("namespace `{namespace}` is being deleted, and the pod with it"),
+            String::new(),
+            "",
+        )
+    }
+
     /// The command that changes a Secret of the pod, and the Secret's owner.
     pub(super) fn edit(&self, source: &str, origin: &Origin) -> (String, String) {
         if let Origin::Catalog(namespace, name) = origin {
