@@ -45,7 +45,7 @@ const LEASE: &str =
 const DAEMON_SET: &str =
     "/apis/apps/v1/namespaces/kube-system/daemonsets/global-pull-secret-syncer";
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 21] = [
     Case {
         title: "the pod runs",
         api: |_| installed(&json!({}), &[(POD, running())]),
@@ -140,6 +140,16 @@ const CASES: [Case; 20] = [
             ])
         },
         lines: LINES,
+    },
+    Case {
+        title: "the password in the Secret of the namespace is wrong",
+        api: |_| {
+            let reference = json!({"spec": {"imagePullSecrets": [{"name": names::GLOBAL_SECRET}]}});
+            let mut pod = waiting(IMAGE, DENIED);
+            json_patch::merge(&mut pod, &reference);
+            delivered(&[(POD, pod)])
+        },
+        lines: OF_POD,
     },
     Case {
         title: "pods without a reference wait for an image that does not exist",

@@ -1,6 +1,6 @@
 //! The relevant fields of a pod and its node. Pure.
 
-use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase};
+use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret, Phase};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
@@ -68,8 +68,9 @@ pub(crate) struct Lag {
 }
 
 impl Lag {
-    /// `None` if the node has the newest revision.
+    /// `None` if the node has the newest revision, or nodes get none.
     pub(crate) fn of(gps: Option<&GlobalPullSecret>, object: &NodePullSecret) -> Option<Self> {
+        let gps = gps.filter(|gps| gps.spec.kubelet.delivery != DeliveryType::None);
         let newest = gps?.status.as_ref()?.rolled_out();
         let wanted = newest.number;
         let status = object.status.clone().unwrap_or_default();
