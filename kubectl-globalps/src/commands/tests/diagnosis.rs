@@ -341,7 +341,7 @@ fn delivered(changes: &[(&str, Value)]) -> FakeApi {
         {"verbs": ["patch"], "resources": ["serviceaccounts"]},
     ]});
     let policies = "/apis/admissionregistration.k8s.io/v1";
-    let roles = "/apis/rbac.authorization.k8s.io/v1";
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let name = names::IMAGE_PULL_SECRETS;
     let there = || json!({"metadata": {}});
     let api = installed(&spec, &[])
@@ -351,8 +351,8 @@ fn delivered(changes: &[(&str, Value)]) -> FakeApi {
             &format!("{policies}/mutatingadmissionpolicybindings/{name}"),
             there(),
         )
-        .with_object(&format!("{roles}/clusterroles/{name}"), rules)
-        .with_object(&format!("{roles}/clusterrolebindings/{name}"), there())
+        .with_object(&format!("{rbac}/clusterroles/{name}"), rules)
+        .with_object(&format!("{rbac}/clusterrolebindings/{name}"), there())
         .with_object(OF_NAMESPACE, of_sample.expect("a Secret of the sample"));
     let changes = changes.iter().cloned();
     changed(
