@@ -93,23 +93,8 @@ async fn explained(
     for tried in looked.iter_mut().flat_map(|looked| &mut looked.tries) {
         name_account(tried, &seen, account.as_ref());
     }
-    let mut questions: Vec<PullQuestion> = Vec::new();
-    for question in looked.iter().flat_map(Looked::questions) {
-        if !questions.contains(&question) {
-            questions.push(question);
-        }
-    }
-    let answers = match with.trust {
-        Some(trust) => ask(&questions, trust, with.asking, cluster.printer()).await,
-        None => Vec::new(),
-    };
-    let answers: Vec<_> = questions.into_iter().zip(answers).collect();
-    let known = PodFindings {
-        earlier: earlier(cluster, &shared, looked.iter(), &answers).await?,
-        adding: adding(cluster, &shared).await?,
-        answers,
-        asked_with: asked_with(with.asking),
-    };
+    let all: Vec<&Looked> = looked.iter().collect();
+    let known = findings(cluster, &shared, &all, with.trust, with.asking).await?;
     let judge = |looked: &Looked| looked.explained(&seen, &place, &known);
     answer.containers = looked.iter().map(judge).collect();
     let mut causes = answer.containers.iter().map(|found| &found.cause);
@@ -117,10 +102,13 @@ async fn explained(
     Ok(answer)
 }
 
+/// Maximum number of requests to registries.
+const MOST_ASKED: usize = 200;
+
 /// A request to a registry: an image, with a credential or without.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) struct PullQuestion {
-    pub image: ImageName,
+struct PullQuestion {
+    image: ImageName,
     credential: Option<Credential>,
 }
 
@@ -128,42 +116,59 @@ type Answers = [(PullQuestion, Result<Pull, RegistryError>)];
 
 /// The facts for all containers together.
 pub(super) struct PodFindings {
-    pub answers: Vec<(PullQuestion, Result<Pull, RegistryError>)>,
+    answers: Vec<(PullQuestion, Result<Pull, RegistryError>)>,
     /// Earlier additional pull secrets, newest first.
-    pub earlier: Vec<Revision>,
-    pub adding: Adding,
+    earlier: Vec<Revision>,
+    adding: Adding,
     /// See [`asked_with`].
-    pub asked_with: String,
+    asked_with: String,
+}
+
+/// Asks the registries, and reads what the answers make necessary. `trust`: `None` if no registry is contacted.
+pub(super) async fn findings(
+    cluster: &Cluster<'_>,
+    shared: &Shared,
+    looked: &[&Looked],
+    trust: Option<Trust>,
+    asking: &Asking,
+) -> Result<PodFindings> {
+    let mut questions: Vec<PullQuestion> = Vec::new();
+    for question in looked.iter().flat_map(|looked| looked.questions()) {
+        if questions.len() < MOST_ASKED && !questions.contains(&question) {
+            questions.push(question);
+        }
+    }
+    let pull = async |checker: &Checker, asked: &PullQuestion| {
+        checker.pull(&asked.image, asked.credential.as_ref()).await
+    };
+    let answers = match trust {
+        Some(trust) if !questions.is_empty() => {
+            ask_each(&questions, trust, asking, cluster.printer(), pull).await
+        }
+        _ => Vec::new(),
+    };
+    let answers: Vec<_> = questions.into_iter().zip(answers).collect();
+    Ok(PodFindings {
+        earlier: earlier(cluster, shared, looked, &answers).await?,
+        adding: adding(cluster, shared).await?,
+        answers,
+        asked_with: asked_with(asking),
+    })
 }
 
 /// Only read if a credential of globalps is rejected; empty for a user who may not read them.
-pub(super) async fn earlier<'a>(
+async fn earlier(
     cluster: &Cluster<'_>,
     shared: &Shared,
-    mut looked: impl Iterator<Item = &'a Looked>,
+    looked: &[&Looked],
     answers: &Answers,
 ) -> Result<Vec<Revision>> {
-    let Some(gps) = shared
-        .gps
-        .as_ref()
-        .filter(|_| looked.any(|it| it.is_rejected(answers)))
-    else {
+    let is_rejected = || looked.iter().any(|it| it.is_rejected(answers));
+    let Some(gps) = shared.gps.as_ref().filter(|_| is_rejected()) else {
         return Ok(Vec::new());
     };
     let found = allowed(slots(cluster, gps.spec.history_limit).await)?;
     Ok(sorted(found.unwrap_or_default(), None))
-}
-
-pub(super) async fn ask(
-    questions: &[PullQuestion],
-    trust: Trust,
-    flags: &Asking,
-    printer: &Printer,
-) -> Vec<Result<Pull, RegistryError>> {
-    let pull = async |checker: &Checker, asked: &PullQuestion| {
-        checker.pull(&asked.image, asked.credential.as_ref()).await
-    };
-    ask_each(questions, trust, flags, printer, pull).await
 }
 
 /// The cluster's state for a container's image.
@@ -250,7 +255,7 @@ impl Looked {
         }
     }
 
-    pub(super) fn questions(&self) -> Vec<PullQuestion> {
+    fn questions(&self) -> Vec<PullQuestion> {
         let Some(image) = self.image.as_ref().filter(|_| self.unreadable.is_none()) else {
             return Vec::new();
         };
