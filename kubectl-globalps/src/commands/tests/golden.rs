@@ -50,9 +50,10 @@ fn stable_line(line: &str) -> String {
 /// Compares the titles and transcripts of all cases with `NAME.txt`. `UPDATE_NAME`, in capitals, writes the file: a
 /// change of it is one that users see.
 pub(super) fn assert_on_record(name: &str, cases: impl Iterator<Item = (&'static str, String)>) {
-    let text: String = cases
-        .map(|(title, lines)| format!("# {title}\n\n{lines}"))
-        .collect();
+    let mut text = String::new();
+    for (title, lines) in cases {
+        let _ = write!(text, "# {title}\n\n{lines}");
+    }
     let text = text.trim_end().to_owned() + "\n";
     let file = format!("src/commands/tests/{name}.txt");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);

@@ -13,10 +13,10 @@ use globalps_core::reasons::{Row, TABLES};
 
 use super::credentials::of_condition;
 use super::*;
+use crate::cluster::Facts;
 use crate::cluster::facts::{SecretVersion, Store};
-use crate::cluster::installed::Workload;
+use crate::cluster::installed::{LeaseSeen, Workload};
 use crate::cluster::syncers::PodError;
-use crate::cluster::{Facts, LeaseSeen};
 
 pub(super) fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().expect("a time")
