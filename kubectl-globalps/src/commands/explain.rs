@@ -175,7 +175,9 @@ pub(super) async fn asked(
     if let Some((named, references, existing)) = referring {
         let seen = namespace(cluster, &named.namespace).await?;
         asked.is_terminating = seen.is_terminating;
-        let delivered = Delivered::observe(cluster, shared, &named.namespace, &seen).await?;
+        let lacks_policy = shared.lacks_policy;
+        let delivered = Delivered::observe(cluster, gps, lacks_policy, &named.namespace, &seen);
+        let delivered = delivered.await?;
         let of_pod = OfPod {
             namespace: &named.namespace,
             references,

@@ -8,7 +8,6 @@ use globalps_provider::{Content, Delivery, Pattern};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Namespace, Pod, Secret};
 use kube::Api;
 
-use super::explain::Shared;
 use super::keyrings::secrets;
 use super::pull_secret::content_of;
 use crate::cluster::Cluster;
@@ -34,7 +33,7 @@ pub(super) struct Delivered {
     attach: Attach,
     namespace: String,
     selected: Selected,
-    /// See [`Shared::lacks_policy`].
+    /// The admission policy that adds the reference to new pods is missing.
     lacks_policy: bool,
     /// The state of the Secret in the cluster.
     secret: Found,
@@ -53,11 +52,12 @@ impl Delivered {
     /// `None` if namespaces get no Secrets, or the namespace is being deleted.
     pub(super) async fn observe(
         cluster: &Cluster<'_>,
-        shared: &Shared,
+        gps: Option<&GlobalPullSecret>,
+        lacks_policy: bool,
         namespace: &str,
         seen: &NamespaceSeen,
     ) -> Result<Option<Self>> {
-        let gps = shared.gps.as_ref().filter(|_| !seen.is_terminating);
+        let gps = gps.filter(|_| !seen.is_terminating);
         let Some(gps) = gps.filter(|gps| gps.spec.image_pull_secrets.enabled) else {
             return Ok(None);
         };
@@ -78,7 +78,7 @@ impl Delivered {
         Ok(Some(Self {
             selected: selection.covers(namespace, || seen.labels.clone(), is_marked),
             attach: attach_of(gps),
-            lacks_policy: shared.lacks_policy,
+            lacks_policy,
             namespace: namespace.to_owned(),
             settings,
             secret,
