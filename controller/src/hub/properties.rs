@@ -374,8 +374,10 @@ impl Simulation {
         (self.pins, self.follower_pins) = (Pins::default(), Pins::default());
         // It only knows what the objects contain.
         for at in 0..CLUSTERS {
-            let status = self.objects.get(&object_name(at));
-            let status = status.and_then(|it| it.status.as_ref());
+            let object = self.objects.get(&object_name(at));
+            // It doesn't believe one that another client has made that of another fleet.
+            let object = object.filter(|it| pair(it).is_some());
+            let status = object.and_then(|it| it.status.as_ref());
             self.pinned[at] = status.and_then(|it| it.identity.clone());
         }
         let id = |namespace: &str, name: &str| Id {

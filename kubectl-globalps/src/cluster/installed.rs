@@ -35,6 +35,18 @@ pub(crate) struct LeaseSeen {
     pub seconds: i32,
 }
 
+/// How far apart the clocks of the leader and of the API server may be, in seconds.
+const SKEW: i64 = 60;
+
+impl LeaseSeen {
+    /// Whether a controller leads. A leader that ends gives the Lease back without a holder.
+    pub(crate) fn is_current(&self, now: Timestamp) -> bool {
+        let age = self.renewed.map(|renewed| now.duration_since(renewed));
+        let most = i64::from(self.seconds) + SKEW;
+        !self.holder.is_empty() && age.is_some_and(|age| age.as_secs() <= most)
+    }
+}
+
 #[derive(Clone, Debug, Deserialize)]
 struct Lease {
     metadata: ObjectMeta,

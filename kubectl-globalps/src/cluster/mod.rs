@@ -27,4 +27,4 @@ pub(crate) use controller::{
     must_watch_to_uninstall, not_installed, not_running, of_credentials, or_not_installed,
 };
 pub(crate) use facts::{FINALIZERS, Facts, Sight, node_secrets, waits_for};
-pub(crate) use installed::{Installed, LeaseSeen, installed};
+pub(crate) use installed::{Installed, installed};

@@ -1,6 +1,5 @@
 //! `explain`: which credentials a pull of an image uses, and why, for a file or the cluster.
 
-use globalps_core::names;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::Api;
 
@@ -87,14 +86,12 @@ async fn ask(mut cluster: Cluster<'_>, args: &Explain) -> Result<Asked> {
         }
         (None, None) => PullerSeen::Anybody,
     };
-    let shared = Shared {
-        gps: gps.ok().flatten(),
-        global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
-        nodes: None,
-    };
+    let shared = Shared::of(cluster, gps.ok().flatten()).await?;
     let mut asked = asked(cluster, &shared, &args.image, &of, false).await?;
-    asked
-        .notes
-        .extend(shadowed(shared.gps.as_ref(), &args.image));
+    let notes = &mut asked.notes;
+    notes.extend(shadowed(shared.gps.as_ref(), &args.image));
+    if asked.is_terminating {
+        notes.push("the namespace is being deleted, and its pods with it".to_owned());
+    }
     Ok(asked)
 }

@@ -23,7 +23,9 @@ pub(crate) use crate::cluster::{Installed, Sight};
 use crate::error::guide;
 
 pub(crate) use credentials::{credentials, outdated};
-pub(crate) use namespaces::{Delivering, EarlyPod, RoleSeen, early_pod, namespaces};
+pub(crate) use namespaces::{
+    Delivering, EarlyPod, RESTORE_DELIVERY, RoleSeen, early_pod, namespaces,
+};
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use operators::operators;
 pub(crate) use permissions::{Permission, PermissionScope, permissions, permissions_of_commands};
@@ -167,15 +169,9 @@ fn lease(seen: &Installed, now: Timestamp) -> Option<Check> {
         Sight::Here(found) if found.holder.is_empty() => {
             lease("no controller leads".to_owned()).fail(NO_LEADER)
         }
+        Sight::Here(found) if found.is_current(now) => lease(format!("`{}` leads", found.holder)),
         Sight::Here(found) => {
-            let age = found
-                .renewed
-                .map_or(i64::MAX, |renewed| now.duration_since(renewed).as_secs());
-            if age > i64::from(found.seconds) {
-                lease(format!("the lease of `{}` has expired", found.holder)).fail(NO_LEADER)
-            } else {
-                lease(format!("`{}` leads", found.holder))
-            }
+            lease(format!("the lease of `{}` has expired", found.holder)).fail(NO_LEADER)
         }
         Sight::Absent => lease("no controller holds the lease".to_owned())
             .warn("it acquires the lease when it starts; check again, or see its log"),

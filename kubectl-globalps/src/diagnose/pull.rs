@@ -7,7 +7,7 @@ use globalps_dockerconfig::{
 use globalps_provider::{Content, PodIdentity, offers};
 use serde_json::{Value, json};
 
-use crate::diagnose::tried::{Origin, Tried, line_of_crio, lines_of, shown};
+use crate::diagnose::tried::{NoReference, Origin, Tried, line_of_crio, lines_of, shown};
 use crate::secret::findings;
 use crate::secret::scope::in_force;
 use crate::terminal::escapes;
@@ -34,6 +34,9 @@ pub(crate) struct Asked {
     pub puller: Puller,
     /// The pull secret of globalps in the pod's namespace, if there is one.
     pub of_namespace: Option<OfNamespace>,
+    pub no_reference: Option<NoReference>,
+    /// The namespace of the puller is being deleted.
+    pub is_terminating: bool,
     /// Whether a pod's Secret that this user may not read is a note instead of an error.
     pub may_hide: bool,
     /// Further notes: missing Secrets, a lagging node, the kubelet's message.

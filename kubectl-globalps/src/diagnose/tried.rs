@@ -34,6 +34,21 @@ impl Origin {
     }
 }
 
+/// The Secret of the pod's namespace has a credential for the image, but the pod doesn't refer to the Secret.
+pub(crate) struct NoReference {
+    /// `NAMESPACE/NAME`.
+    pub secret: String,
+    pub obstacle: Option<Obstacle>,
+}
+
+/// Why a new pod would have no reference either.
+pub(crate) enum Obstacle {
+    /// The admission policy is missing.
+    Policy,
+    /// The configuration doesn't name the pod's service account.
+    ServiceAccount,
+}
+
 pub(super) fn lines_of(label: &str, tries: &[Tried]) -> Vec<String> {
     if tries.is_empty() {
         return vec![format!("{label} has no credential for it")];

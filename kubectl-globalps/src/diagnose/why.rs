@@ -20,6 +20,6 @@ pub(crate) use commands::CommandTarget;
 pub(crate) use facts::{Lag, PodSeen};
 pub(crate) use failing::{Failing, SANDBOX, Said, Use, failing};
 pub(crate) use groups::Groups;
-pub(crate) use named::is_spelled;
+pub(crate) use named::is_same_image;
 pub(crate) use other::not_an_image;
 pub(crate) use waiting::{Added, Waiting, summary, untouched};

@@ -282,6 +282,11 @@ pub(crate) fn sample() -> FakeApi {
     });
     let system = names::CONTROLLER_NAMESPACE;
     let kinds = "/apis/globalps.io/v1alpha1/namespaces/clusters";
+    let admission = |kind: &str| {
+        let api = "/apis/admissionregistration.k8s.io/v1";
+        let path = format!("{api}/{kind}/{}", names::IMAGE_PULL_SECRETS);
+        (path, json!({}))
+    };
     let of_hub = "/api/v1/namespaces/clusters/secrets";
     let objects = [
         (
@@ -329,6 +334,8 @@ pub(crate) fn sample() -> FakeApi {
             format!("/api/v1/namespaces/team-a/secrets/{}", names::GLOBAL_SECRET),
             of_namespace(),
         ),
+        admission("mutatingadmissionpolicies"),
+        admission("mutatingadmissionpolicybindings"),
         (
             format!("{kinds}/fleetpullsecrets/team-a"),
             worded(json!(fleet("ClustersFailed", 3))),

@@ -1,16 +1,14 @@
 //! What the verbs print, write and return, for the nodes of a cluster and for the clusters of a hub, as `verbs.txt` has it.
 
-use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use globalps_core::names;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{act, rolled_out, rolled_out_with};
+use super::{act, golden, rolled_out, rolled_out_with};
 use crate::testing::examples::sample;
-use crate::testing::fake_api::{CommandLine as _, FakeApi, Objects, failure, path};
+use crate::testing::fake_api::{FakeApi, Objects, failure, path};
 
 const FLEET: &str = "/apis/globalps.io/v1alpha1/namespaces/clusters/fleetpullsecrets/team-a";
 const CLUSTERS: &str = "/apis/globalps.io/v1alpha1/namespaces/clusters/clusterpullsecrets";
@@ -325,11 +323,7 @@ fn settle(objects: &mut Objects) {
 
 /// The sample with these changes of its objects.
 fn with(changes: &[(&str, Value)]) -> FakeApi {
-    changes.iter().fold(sample(), |api, (path, change)| {
-        let mut object = api.object(path).expect("an object of the sample");
-        json_patch::merge(&mut object, change);
-        api.with_object(path, object)
-    })
+    golden::changed(sample(), changes.iter().cloned())
 }
 
 fn synced() -> FakeApi {
@@ -381,7 +375,7 @@ fn absent() -> FakeApi {
     sample().without(&additional).without(SOURCE)
 }
 
-/// A command line with what it prints on stdout and, after `!`, on stderr; its writes; and how it ends.
+/// Like [`golden::transcript`], with the bodies of the writes.
 fn transcript(case: &Case, line: &str) -> String {
     let bodies: Arc<Mutex<Vec<String>>> = Arc::default();
     let (recorded, program) = (Arc::clone(&bodies), case.program);
@@ -399,21 +393,12 @@ fn transcript(case: &Case, line: &str) -> String {
         conflicts = conflicts.checked_sub(1)?;
         Some(failure(409, "Conflict", "the object has been modified"))
     });
-    let (ran, [out, err]) = api.printed(line);
-    let mut text = format!("$ kubectl globalps {line}\n");
-    for (mark, printed) in [("  ", out), ("! ", err)] {
-        for line in printed.lines() {
-            let _ = writeln!(text, "{mark}{}", stable_line(line));
-        }
-    }
-    for (write, body) in api.writes().iter().zip(&*bodies.lock().expect("no panic")) {
-        let _ = writeln!(text, "> {write} {}", body.trim_end());
-    }
-    let end = match ran {
-        Ok(exit) => format!("{exit:?}"),
-        Err(failure) => format!("{:?}: {}; {}", failure.exit, failure.message, failure.hint),
-    };
-    format!("{text}= {end}\n\n")
+    golden::transcript(&api, line, || {
+        let bodies = bodies.lock().expect("no panic");
+        let writes = api.writes().into_iter().zip(&*bodies);
+        let line = |(write, body): (String, &String)| format!("> {write} {}\n", body.trim_end());
+        writes.map(line).collect()
+    })
 }
 
 /// Without the time of a retry, and without what depends on the number of objects.
@@ -439,36 +424,15 @@ fn stable(mut value: Value) -> Value {
     value
 }
 
-fn stable_line(line: &str) -> String {
-    let is_version = ["resourceVersion", "uid"]
-        .iter()
-        .any(|it| line.contains(it));
-    if is_version {
-        line.replace(|c: char| c.is_ascii_digit(), "#")
-    } else {
-        line.to_owned()
-    }
-}
-
-/// `UPDATE_VERBS` writes the file: a change of it is one that users see.
+/// `UPDATE_VERBS` writes the file.
 #[test]
 fn verbs_say_and_write_what_is_on_record() {
     let of_case = |case: &Case| {
         let lines = case.lines.iter();
-        let lines: String = lines.map(|line| transcript(case, line)).collect();
-        format!("# {}\n\n{lines}", case.title)
+        (
+            case.title,
+            lines.map(|line| transcript(case, line)).collect(),
+        )
     };
-    let text: String = CASES.iter().map(of_case).collect();
-    let text = text.trim_end().to_owned() + "\n";
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/commands/tests/verbs.txt");
-    if std::env::var_os("UPDATE_VERBS").is_some() {
-        std::fs::write(&file, &text).expect("a file");
-    }
-    let recorded = std::fs::read_to_string(&file).unwrap_or_default();
-    let differs = text.lines().zip(recorded.lines());
-    let differs = differs
-        .enumerate()
-        .find(|(_, (found, on_record))| found != on_record);
-    assert_eq!(differs, None, "the first line that differs");
-    assert!(text == recorded, "one has more lines");
+    golden::assert_on_record("verbs", CASES.iter().map(of_case));
 }

@@ -61,7 +61,7 @@ pub(super) fn pod(image: &str, more: &Value) -> Value {
     pod
 }
 
-fn owned() -> Value {
+pub(super) fn owned() -> Value {
     json!({"metadata": {"ownerReferences": [{
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "o", "uid": "u", "controller": true,
     }]}})

@@ -9,17 +9,15 @@ use crate::cli::{Connection, Named, Why};
 use crate::cluster::{Cluster, node_secrets, of_credentials};
 use crate::credentials::live_check::trust;
 use crate::diagnose::evidence::image::PullerSeen;
-use crate::diagnose::evidence::pod::{Looked, PodFindings, PullQuestion, ask, earlier, look};
+use crate::diagnose::evidence::pod::{Looked, findings, look};
 use crate::diagnose::evidence::pods::kinds;
-use crate::diagnose::evidence::shared::{adding, asked_with, shared};
+use crate::diagnose::evidence::shared::shared;
 use crate::diagnose::why::{CommandTarget, Groups, Lag, PodSeen};
 use crate::error::{Exit, Failure, Result, allowed};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 
 /// Maximum number of groups of similar pods whose credentials are listed; others are judged by the kubelet's message.
 const MOST_LOOKED_AT: usize = 500;
-/// Maximum number of requests to registries.
-const MOST_ASKED: usize = 200;
 /// Groups of similar pods that are examined concurrently.
 const AT_ONCE: usize = 8;
 
@@ -78,24 +76,8 @@ pub(crate) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Re
         }
     });
     let looked: Vec<_> = stream::iter(looked).buffered(AT_ONCE).try_collect().await?;
-    let mut questions: Vec<PullQuestion> = Vec::new();
-    for question in looked.iter().flat_map(|(_, looked, _)| looked.questions()) {
-        if questions.len() < MOST_ASKED && !questions.contains(&question) {
-            questions.push(question);
-        }
-    }
-    let answers = match trust {
-        Some(trust) if !questions.is_empty() => ask(&questions, trust, &args.asking, printer).await,
-        _ => Vec::new(),
-    };
-    let answers: Vec<_> = questions.into_iter().zip(answers).collect();
-    let of_kinds = looked.iter().map(|(_, looked, _)| looked);
-    let known = PodFindings {
-        earlier: earlier(cluster, &shared, of_kinds, &answers).await?,
-        adding: adding(cluster, &shared).await?,
-        answers,
-        asked_with: asked_with(&args.asking),
-    };
+    let all: Vec<&Looked> = looked.iter().map(|(_, looked, _)| looked).collect();
+    let known = findings(cluster, &shared, &all, trust, &args.asking).await?;
     let place = CommandTarget {
         context: flags.context.as_deref(),
         secrets: &cluster.namespace,

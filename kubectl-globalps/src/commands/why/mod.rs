@@ -9,10 +9,8 @@ use crate::cli::{Asking, Connection, Named, PodName, Why};
 use crate::cluster::{Cluster, of_credentials};
 use crate::credentials::live_check::trust;
 use crate::diagnose::evidence::image::{PullerSeen, there};
-use crate::diagnose::evidence::pod::{
-    Looked, PodFindings, PullQuestion, ask, earlier, look, name_account,
-};
-use crate::diagnose::evidence::shared::{account, adding, asked_with, events, shared};
+use crate::diagnose::evidence::pod::{Looked, findings, look, name_account};
+use crate::diagnose::evidence::shared::{account, events, shared};
 use crate::diagnose::why::{CommandTarget, PodAnswer, PodSeen, failing, not_an_image};
 use crate::error::{Exit, Result};
 use crate::registry::Trust;
@@ -89,23 +87,8 @@ async fn explained(
     for tried in looked.iter_mut().flat_map(|looked| &mut looked.tries) {
         name_account(tried, &seen, account.as_ref());
     }
-    let mut questions: Vec<PullQuestion> = Vec::new();
-    for question in looked.iter().flat_map(Looked::questions) {
-        if !questions.contains(&question) {
-            questions.push(question);
-        }
-    }
-    let answers = match with.trust {
-        Some(trust) => ask(&questions, trust, with.asking, cluster.printer()).await,
-        None => Vec::new(),
-    };
-    let answers: Vec<_> = questions.into_iter().zip(answers).collect();
-    let known = PodFindings {
-        earlier: earlier(cluster, &shared, looked.iter(), &answers).await?,
-        adding: adding(cluster, &shared).await?,
-        answers,
-        asked_with: asked_with(with.asking),
-    };
+    let all: Vec<&Looked> = looked.iter().collect();
+    let known = findings(cluster, &shared, &all, with.trust, with.asking).await?;
     let judge = |looked: &Looked| looked.explained(&seen, &place, &known);
     answer.containers = looked.iter().map(judge).collect();
     let mut causes = answer.containers.iter().map(|found| &found.cause);

@@ -2,7 +2,7 @@
 
 use globalps_core::api::{GlobalPullSecret, condition};
 use globalps_core::reasons::{self, Reason, Severity};
-use globalps_core::state::{NO_NODE_SELECTED, NODES_NOT_SERVED, SOURCES_REMOVED};
+use globalps_core::state::{NO_NODE_SELECTED, NODES_NOT_SERVED, SOURCES_REMOVED, is_restore_meant};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
@@ -29,6 +29,7 @@ pub(crate) fn credentials(
     }
     let status = gps.and_then(|gps| gps.status.as_ref());
     let conditions = status.map_or(&[][..], |status| &status.conditions);
+    let is_ended = gps.is_some_and(is_restore_meant);
     let mut checks: Vec<Check> = [
         condition::ADDITIONAL_VALID,
         condition::ORIGINAL_VALID,
@@ -44,7 +45,10 @@ pub(crate) fn credentials(
         condition::READY,
     ]
     .iter()
-    .filter_map(|type_| of_condition(conditions.iter().find(|found| found.type_ == *type_)?))
+    .filter_map(|type_| conditions.iter().find(|found| found.type_ == *type_))
+    // A hold that the user has just ended is in the status until the controller's next reconcile.
+    .filter(|found| !(is_ended && found.message.starts_with(SOURCES_REMOVED)))
+    .filter_map(of_condition)
     .collect();
     let halted = checks.iter_mut().filter(|check| check.name == HALTED);
     for check in halted.filter(|_| another_changed) {

@@ -6,14 +6,14 @@ use globalps_core::api::{Attach, GlobalPullSecret};
 use globalps_core::names;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kube::ResourceExt as _;
 
 use super::{Check, Sight, well};
-use crate::diagnose::owner::{is_static, kept, workload};
+use crate::diagnose::why::{Failing, PodSeen, failing};
 use crate::terminal::{few, number};
 
 const NAMESPACES: &str = "namespaces";
-const INSTALL: &str = "`kubectl globalps install --deliver-to-namespaces` restores it";
+pub(crate) const RESTORE_DELIVERY: &str =
+    "`kubectl globalps install --deliver-to-namespaces` restores it";
 /// Maximum number of names in a message, and of commands in a hint.
 const MOST: usize = 5;
 const BY_HAND: &str = "no controller is known to recreate them, or their Job would count them as failed: create them again as they were created";
@@ -66,44 +66,22 @@ pub(crate) struct EarlyPod {
     pub restart: Option<String>,
 }
 
-/// `None` if the pod has the reference, can pull, or can't get the reference.
+/// `None` if the pod has the reference, lacks no credential, or can't get the reference.
 pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
-    const REASONS: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
-    let (spec, status) = (pod.spec.as_ref()?, pod.status.as_ref()?);
-    let mut references = spec.image_pull_secrets.iter().flatten();
-    let all = [&status.init_container_statuses, &status.container_statuses];
-    let mut waiting = all.into_iter().flatten().flatten().filter_map(|container| {
-        container
-            .state
-            .as_ref()?
-            .waiting
-            .as_ref()?
-            .reason
-            .as_deref()
-    });
+    let mut references = pod.spec.as_ref()?.image_pull_secrets.iter().flatten();
+    let (found, seen) = (failing(pod, &[]), PodSeen::of(pod));
     if references.any(|reference| reference.name == secret_name)
-        || is_static(pod)
+        || seen.is_static
         || pod.metadata.deletion_timestamp.is_some()
-        || !waiting.any(|reason| REASONS.contains(&reason))
+        || !found.iter().any(Failing::may_lack_credentials)
     {
         return None;
     }
-    let (namespace, name) = (pod.namespace().unwrap_or_default(), pod.name_any());
     Some(EarlyPod {
-        restart: restart(pod, &namespace, &name),
-        namespace,
-        name,
+        restart: seen.restart(),
+        namespace: seen.namespace,
+        name: seen.name,
     })
-}
-
-/// The command that replaces the pod; `None` if nothing recreates it after a deletion.
-fn restart(pod: &Pod, namespace: &str, name: &str) -> Option<String> {
-    match workload(pod) {
-        Some(workload) => Some(format!("kubectl -n {namespace} rollout restart {workload}")),
-        None => kept(pod)
-            .is_none()
-            .then(|| format!("kubectl -n {namespace} delete pod {name}")),
-    }
 }
 
 /// No checks if namespaces get no Secrets.
@@ -120,7 +98,8 @@ pub(crate) fn namespaces(gps: &GlobalPullSecret, seen: &Delivering) -> Vec<Check
     let mut checks = vec![permission(&seen.role, name, by_accounts)];
     checks.extend(policy(&seen.policy, settings.attach));
     checks.push(foreign(&seen.foreign, name));
-    checks.push(early(&seen.early, name));
+    let lacks_policy = seen.policy == Sight::Absent && settings.attach == Some(Attach::Admission);
+    checks.push(early(&seen.early, name, lacks_policy));
     checks
 }
 
@@ -144,7 +123,7 @@ fn permission(role: &Sight<RoleSeen>, name: &str, by_accounts: bool) -> Check {
         Sight::Absent => permission(format!(
             "the controller may not write in namespaces: ClusterRole `{role_name}` or its binding does not exist"
         ))
-        .fail(INSTALL),
+        .fail(RESTORE_DELIVERY),
         Sight::Hidden => permission("the controller's permission in namespaces can't be seen".to_owned())
             .warn("ask a user who may read ClusterRoles"),
     }
@@ -191,7 +170,8 @@ fn foreign(foreign: &Sight<Vec<String>>, name: &str) -> Check {
     }
 }
 
-fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
+/// `lacks_policy`: new pods get no reference either.
+fn early(early: &Sight<Vec<EarlyPod>>, name: &str, lacks_policy: bool) -> Check {
     let check = |message: String| well(NAMESPACES, "pod-without-reference", message);
     match early {
         Sight::Here(found) if !found.is_empty() => {
@@ -210,6 +190,11 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
                 0 => "",
                 _ => "; likewise for the others",
             };
+            let first = if lacks_policy {
+                "restore the admission policy first; "
+            } else {
+                ""
+            };
             check(format!(
                 "{} without a reference to Secret `{name}` can't pull: {}",
                 number(found.len(), "pod"),
@@ -220,10 +205,12 @@ fn early(early: &Sight<Vec<EarlyPod>>, name: &str) -> Check {
                     shown.is_empty(),
                     found.iter().any(|pod| pod.restart.is_none()),
                 ) {
-                    (true, _) => BY_HAND.to_owned(),
-                    (false, false) => format!("create them again: {}{more}", shown.join("; ")),
+                    (true, _) => format!("{first}{BY_HAND}"),
+                    (false, false) => {
+                        format!("{first}create them again: {}{more}", shown.join("; "))
+                    }
                     (false, true) => format!(
-                        "create them again: {}{more}. Of the others: {BY_HAND}",
+                        "{first}create them again: {}{more}. Of the others: {BY_HAND}",
                         shown.join("; ")
                     ),
                 },

@@ -13,10 +13,10 @@ use globalps_core::reasons::{Row, TABLES};
 
 use super::credentials::of_condition;
 use super::*;
+use crate::cluster::Facts;
 use crate::cluster::facts::{SecretVersion, Store};
-use crate::cluster::installed::Workload;
+use crate::cluster::installed::{LeaseSeen, Workload};
 use crate::cluster::syncers::PodError;
-use crate::cluster::{Facts, LeaseSeen};
 
 pub(super) fn now() -> Timestamp {
     "2026-01-01T00:10:00Z".parse().expect("a time")
@@ -76,7 +76,7 @@ type Case = (&'static str, Change, Vec<(&'static str, CheckResult)>);
 #[test]
 fn an_installation_is_judged_by_what_runs() {
     use CheckResult::{Failure, Warning};
-    let table: [Case; 6] = [
+    let table: [Case; 8] = [
         ("all runs", |_| {}, vec![]),
         (
             "nothing is installed",
@@ -110,6 +110,16 @@ fn an_installation_is_judged_by_what_runs() {
                     lease.holder.clear();
                 }
             },
+            vec![("lease", Failure)],
+        ),
+        (
+            "the lease is older than it lasts, by less than clocks differ",
+            |seen| seen.lease = lease_of("2026-01-01T00:08:46Z"),
+            vec![],
+        ),
+        (
+            "the lease has expired",
+            |seen| seen.lease = lease_of("2026-01-01T00:08:44Z"),
             vec![("lease", Failure)],
         ),
         (

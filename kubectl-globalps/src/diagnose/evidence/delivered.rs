@@ -3,7 +3,7 @@
 use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
 use globalps_core::names;
 use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_excluded, parts_of};
-use globalps_dockerconfig::DockerConfig;
+use globalps_dockerconfig::{DockerConfig, attempts};
 use globalps_provider::{Content, Delivery, Pattern};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Namespace, Pod, Secret};
 use kube::Api;
@@ -11,12 +11,21 @@ use kube::Api;
 use super::keyrings::secrets;
 use crate::cluster::Cluster;
 use crate::cluster::namespaces::{NamespaceSeen, is_ours};
+use crate::diagnose::check::RESTORE_DELIVERY;
 use crate::diagnose::owner::kept;
 use crate::diagnose::pull::{Asked, Keyring, OfNamespace, Puller};
-use crate::diagnose::tried::Origin;
+use crate::diagnose::tried::{NoReference, Obstacle, Origin};
 use crate::error::{Result, allowed};
 use crate::secret::additional::data_of;
 use crate::target::pull_secret::content_of;
+
+/// Empty if this user may not read it: then the namespace's name decides whether it is selected.
+pub(crate) async fn namespace(cluster: &Cluster<'_>, name: &str) -> Result<NamespaceSeen> {
+    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+    let found = cluster.call("get the Namespace", namespaces.get_metadata_opt(name));
+    let found = allowed(found.await)?.flatten();
+    Ok(found.as_ref().map(NamespaceSeen::of).unwrap_or_default())
+}
 
 /// Delivery to a namespace.
 pub(crate) struct Delivered {
@@ -24,6 +33,8 @@ pub(crate) struct Delivered {
     attach: Attach,
     namespace: String,
     selected: Selected,
+    /// The admission policy that adds the reference to new pods is missing.
+    lacks_policy: bool,
     /// The state of the Secret in the cluster.
     secret: Found,
 }
@@ -38,12 +49,15 @@ enum Found {
 }
 
 impl Delivered {
-    /// `None` if namespaces get no Secrets.
+    /// `None` if namespaces get no Secrets, or the namespace is being deleted.
     pub(crate) async fn observe(
         cluster: &Cluster<'_>,
         gps: Option<&GlobalPullSecret>,
+        lacks_policy: bool,
         namespace: &str,
+        seen: &NamespaceSeen,
     ) -> Result<Option<Self>> {
+        let gps = gps.filter(|_| !seen.is_terminating);
         let Some(gps) = gps.filter(|gps| gps.spec.image_pull_secrets.enabled) else {
             return Ok(None);
         };
@@ -51,17 +65,10 @@ impl Delivered {
         let Ok(selection) = Selection::new(&settings) else {
             return Ok(None);
         };
-        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
         let secrets: Api<Secret> = Api::namespaced(cluster.client.clone(), namespace);
         let name = &settings.secret_name;
         let doing = format!("see whether Secret `{namespace}/{name}` exists");
-        let (seen, secret) = futures::join!(
-            cluster.call("get the Namespace", namespaces.get_metadata_opt(namespace)),
-            cluster.call(&doing, secrets.get_metadata_opt(name)),
-        );
-        // If the labels are hidden, the namespace's name decides.
-        let seen = allowed(seen)?.flatten();
-        let seen = seen.as_ref().map(NamespaceSeen::of).unwrap_or_default();
+        let secret = cluster.call(&doing, secrets.get_metadata_opt(name)).await;
         let secret = match allowed(secret)? {
             Some(Some(secret)) if !is_ours(&secret) => Found::Foreign,
             Some(None) => Found::Absent,
@@ -71,6 +78,7 @@ impl Delivered {
         Ok(Some(Self {
             selected: selection.covers(namespace, || seen.labels.clone(), is_marked),
             attach: attach_of(gps),
+            lacks_policy,
             namespace: namespace.to_owned(),
             settings,
             secret,
@@ -92,7 +100,7 @@ impl Delivered {
 
     /// Whether new pods get the reference from the admission policy, not from their service account.
     pub(crate) fn is_added_to_new_pods(&self) -> bool {
-        self.selected == Selected::Yes && self.attach == Attach::Admission
+        self.selected == Selected::Yes && self.attach == Attach::Admission && !self.lacks_policy
     }
 
     /// The content of the Secret, one part per source. The kubelet merges them into one list.
@@ -154,35 +162,67 @@ impl Delivered {
             Puller::Pod(identity) => identity.service_account.as_str(),
             Puller::Unknown => "",
         };
+        let how = match pod {
+            None => String::new(),
+            Some(Existing {
+                name,
+                is_recreated: true,
+            }) => format!(": `kubectl -n {namespace} delete pod {name}`, or restart what owns it"),
+            Some(_) => ", but no controller does that".to_owned(),
+        };
         let recreate = |since: &str| {
-            let pod = match pod {
-                None => String::new(),
-                Some(Existing {
-                    name,
-                    is_recreated: true,
-                }) => {
-                    format!(": `kubectl -n {namespace} delete pod {name}`, or restart what owns it")
-                }
-                Some(_) => ", but no controller does that".to_owned(),
-            };
             format!(
-                "the pod has no reference to Secret {title}: it was created before {since}, and must be recreated{pod}"
+                "the pod has no reference to Secret {title}: it was created before {since}, and must be recreated{how}"
             )
         };
-        let mut accounts = self.settings.service_accounts.iter().cloned();
-        let is_changed = accounts
-            .any(|text| Pattern::try_from(text).is_ok_and(|pattern| pattern.matches(account)));
-        Some(match (self.attach, pod) {
-            (Attach::Admission, _) => recreate("the admission policy was in force"),
-            (Attach::ServiceAccounts, _) if !is_changed => format!(
+        Some(match (self.obstacle(account), self.attach, pod) {
+            (Some(Obstacle::Policy), ..) => {
+                let then = if pod.is_some() {
+                    format!("; then the pod must be recreated{how}")
+                } else {
+                    String::new()
+                };
+                let policy = names::IMAGE_PULL_SECRETS;
+                format!(
+                    "new pods get no reference to Secret {title}: MutatingAdmissionPolicy `{policy}` or its binding does not exist; {RESTORE_DELIVERY}{then}"
+                )
+            }
+            (Some(Obstacle::ServiceAccount), ..) => format!(
                 "`spec.imagePullSecrets.serviceAccounts` does not name `{account}`, so its pods have no reference to Secret {title}"
             ),
-            (Attach::ServiceAccounts, Some(_)) => {
+            (None, Attach::Admission, _) => recreate("the admission policy was in force"),
+            (None, Attach::ServiceAccounts, Some(_)) => {
                 recreate(&format!("service account `{account}` had the reference"))
             }
-            (Attach::ServiceAccounts, None) => format!(
+            (None, Attach::ServiceAccounts, None) => format!(
                 "service account `{account}` has no reference to Secret {title} yet; see `kubectl globalps status --namespaces`"
             ),
+        })
+    }
+
+    /// Why a new pod with this service account would have no reference to the Secret.
+    fn obstacle(&self, account: &str) -> Option<Obstacle> {
+        let is_named = || {
+            let mut accounts = self.settings.service_accounts.iter().cloned();
+            accounts.any(|text| Pattern::try_from(text).is_ok_and(|it| it.matches(account)))
+        };
+        match self.attach {
+            Attach::Admission if self.lacks_policy => Some(Obstacle::Policy),
+            Attach::ServiceAccounts if !is_named() => Some(Obstacle::ServiceAccount),
+            Attach::Admission | Attach::ServiceAccounts => None,
+        }
+    }
+
+    /// `None` if the Secret has no credential for the image. `puller`: a pod that doesn't refer to the Secret.
+    fn no_reference(&self, puller: &Puller, content: &Content, image: &str) -> Option<NoReference> {
+        let Puller::Pod(identity) = puller else {
+            return None;
+        };
+        let config = config_of(content, &parts_of(content, &self.namespace));
+        let has_some = attempts(&[&config], image).is_ok_and(|found| !found.is_empty());
+        (self.has_content() && has_some).then(|| NoReference {
+            secret: self.title(),
+            obstacle: self.obstacle(&identity.service_account),
         })
     }
 }
@@ -254,9 +294,17 @@ impl OfPod<'_> {
         }
         let note = delivered.note(&asked.puller, is_referenced, self.existing);
         asked.notes.extend(note);
+        if let (Some(_), false, Some(content)) = (self.existing, is_referenced, &content) {
+            asked.no_reference = delivered.no_reference(&asked.puller, content, &asked.image);
+        }
         asked.of_namespace = Some(delivered.of_namespace(content.as_ref(), is_referenced));
         Ok(())
     }
+}
+
+/// Whether only the admission policy adds the reference to new pods.
+pub(crate) fn needs_policy(gps: &GlobalPullSecret) -> bool {
+    gps.spec.image_pull_secrets.enabled && attach_of(gps) == Attach::Admission
 }
 
 /// According to the controller's report or, without one, to the spec.
@@ -376,6 +424,7 @@ mod tests {
             attach,
             namespace: "a".to_owned(),
             selected,
+            lacks_policy: false,
             secret,
         };
         #[rustfmt::skip]
@@ -435,6 +484,21 @@ mod tests {
             let note = delivered.note(&puller, is_referenced, existing(false));
             let note = note.unwrap_or_default();
             assert!(!note.contains("delete pod"), "nobody recreates it: {note}");
+        }
+        let without_policy = Delivered {
+            lacks_policy: true,
+            ..delivered(Admission, yes, Found::Ours)
+        };
+        assert!(!without_policy.is_added_to_new_pods());
+        let existing = Existing {
+            name: "p",
+            is_recreated: true,
+        };
+        for (pod, expected) in [(None, false), (Some(existing), true)] {
+            let note = without_policy.note(&of("x"), false, pod);
+            let note = note.unwrap_or_default();
+            assert!(note.contains("install --deliver-to-namespaces"), "{note}");
+            assert_eq!(note.contains("delete pod p"), expected, "{note}");
         }
     }
 }

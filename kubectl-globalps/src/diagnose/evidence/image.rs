@@ -1,11 +1,12 @@
 //! Everything that is known about a pull of an image.
 
 use crate::cli::Named;
-use crate::cluster::{Cluster, node_secrets};
-use crate::diagnose::evidence::delivered::{Delivered, Existing, OfPod};
+use crate::cluster::{Cluster, Sight, node_secrets};
+use crate::diagnose::evidence::delivered::{Delivered, Existing, OfPod, namespace, needs_policy};
+use crate::diagnose::evidence::namespaces::admission_policy;
 use crate::diagnose::pull::{Asked, Keyring, Provided, Puller};
 use crate::diagnose::tried::Origin;
-use crate::diagnose::why::{Added, Lag};
+use crate::diagnose::why::{Added, Lag, is_same_image};
 use crate::error::{Failure, Result, allowed};
 use crate::secret::additional::data_of;
 use crate::target::pull_secret::{self, content_of, unreadable};
@@ -22,8 +23,22 @@ use std::collections::BTreeMap;
 pub(crate) struct Shared {
     pub gps: Option<GlobalPullSecret>,
     pub global: Option<Secret>,
+    /// New pods of namespaces get no reference to the Secret there.
+    pub lacks_policy: bool,
     /// All `NodePullSecret`s; `None`: only that of the pod's node is read.
     pub nodes: Option<BTreeMap<String, NodePullSecret>>,
+}
+
+impl Shared {
+    pub(crate) async fn of(cluster: &Cluster<'_>, gps: Option<GlobalPullSecret>) -> Result<Self> {
+        Ok(Self {
+            global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
+            lacks_policy: gps.as_ref().is_some_and(needs_policy)
+                && admission_policy(cluster).await? == Sight::Absent,
+            gps,
+            nodes: None,
+        })
+    }
 }
 
 /// Who pulls the image.
@@ -70,7 +85,11 @@ pub(crate) async fn asked(
         }
     };
     if let Some((named, references, existing)) = referring {
-        let delivered = Delivered::observe(cluster, gps, &named.namespace).await?;
+        let seen = namespace(cluster, &named.namespace).await?;
+        asked.is_terminating = seen.is_terminating;
+        let lacks_policy = shared.lacks_policy;
+        let delivered = Delivered::observe(cluster, gps, lacks_policy, &named.namespace, &seen);
+        let delivered = delivered.await?;
         let of_pod = OfPod {
             namespace: &named.namespace,
             references,
@@ -255,7 +274,7 @@ fn words_of_kubelet(pod: &Pod, image: &str) -> Option<String> {
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|container| container.image == image)
+        .filter(|container| is_same_image(&container.image, image))
         .find_map(|container| container.state.as_ref()?.waiting.as_ref())?;
     let (reason, message) = (waiting.reason.as_deref()?, waiting.message.as_deref());
     Some(format!(

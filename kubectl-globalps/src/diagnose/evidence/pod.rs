@@ -4,9 +4,9 @@ use crate::cli::Asking;
 use crate::cluster::Cluster;
 use crate::credentials::live_check::ask_each;
 use crate::diagnose::evidence::image::{PullerSeen, Shared, asked, node_secret};
-use crate::diagnose::evidence::shared::has_image;
+use crate::diagnose::evidence::shared::{adding, asked_with, has_image};
 use crate::diagnose::pull::{Answer, Asked};
-use crate::diagnose::tried::{Origin, Tried};
+use crate::diagnose::tried::{NoReference, Origin, Tried};
 use crate::diagnose::why::{
     Adding, CommandTarget, Evidence, Explained, Failing, Lag, PodSeen, Said, Tested, Use,
 };
@@ -14,58 +14,77 @@ use crate::error::{Result, allowed};
 use crate::registry::Trust;
 use crate::secret::history::{Revision, sorted};
 use crate::target::history::slots;
-use crate::terminal::printer::Printer;
 use globalps_dockerconfig::{Credential, attempts};
 use globalps_registry::{Checker, ImageName, Pull, RegistryError};
 use k8s_openapi::api::core::v1::ServiceAccount;
 
+/// Maximum number of requests to registries.
+const MOST_ASKED: usize = 200;
+
 /// A request to a registry: an image, with a credential or without.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct PullQuestion {
-    pub image: ImageName,
+struct PullQuestion {
+    image: ImageName,
     credential: Option<Credential>,
 }
 
-pub(crate) type Answers = [(PullQuestion, Result<Pull, RegistryError>)];
+type Answers = [(PullQuestion, Result<Pull, RegistryError>)];
 
 /// The facts for all containers together.
 pub(crate) struct PodFindings {
-    pub answers: Vec<(PullQuestion, Result<Pull, RegistryError>)>,
+    answers: Vec<(PullQuestion, Result<Pull, RegistryError>)>,
     /// Earlier additional pull secrets, newest first.
-    pub earlier: Vec<Revision>,
-    pub adding: Adding,
+    earlier: Vec<Revision>,
+    adding: Adding,
     /// See [`asked_with`].
-    pub asked_with: String,
+    asked_with: String,
+}
+
+/// Asks the registries, and reads what the answers make necessary. `trust`: `None` if no registry is contacted.
+pub(crate) async fn findings(
+    cluster: &Cluster<'_>,
+    shared: &Shared,
+    looked: &[&Looked],
+    trust: Option<Trust>,
+    asking: &Asking,
+) -> Result<PodFindings> {
+    let mut questions: Vec<PullQuestion> = Vec::new();
+    for question in looked.iter().flat_map(|looked| looked.questions()) {
+        if questions.len() < MOST_ASKED && !questions.contains(&question) {
+            questions.push(question);
+        }
+    }
+    let pull = async |checker: &Checker, asked: &PullQuestion| {
+        checker.pull(&asked.image, asked.credential.as_ref()).await
+    };
+    let answers = match trust {
+        Some(trust) if !questions.is_empty() => {
+            ask_each(&questions, trust, asking, cluster.printer(), pull).await
+        }
+        _ => Vec::new(),
+    };
+    let answers: Vec<_> = questions.into_iter().zip(answers).collect();
+    Ok(PodFindings {
+        earlier: earlier(cluster, shared, looked, &answers).await?,
+        adding: adding(cluster, shared).await?,
+        answers,
+        asked_with: asked_with(asking),
+    })
 }
 
 /// Only read if a credential of globalps is rejected; empty for a user who may not read them.
-pub(crate) async fn earlier<'a>(
+async fn earlier(
     cluster: &Cluster<'_>,
     shared: &Shared,
-    mut looked: impl Iterator<Item = &'a Looked>,
+    looked: &[&Looked],
     answers: &Answers,
 ) -> Result<Vec<Revision>> {
-    let Some(gps) = shared
-        .gps
-        .as_ref()
-        .filter(|_| looked.any(|it| it.is_rejected(answers)))
-    else {
+    let is_rejected = || looked.iter().any(|it| it.is_rejected(answers));
+    let Some(gps) = shared.gps.as_ref().filter(|_| is_rejected()) else {
         return Ok(Vec::new());
     };
     let found = allowed(slots(cluster, gps.spec.history_limit).await)?;
     Ok(sorted(found.unwrap_or_default(), None))
-}
-
-pub(crate) async fn ask(
-    questions: &[PullQuestion],
-    trust: Trust,
-    flags: &Asking,
-    printer: &Printer,
-) -> Vec<Result<Pull, RegistryError>> {
-    let pull = async |checker: &Checker, asked: &PullQuestion| {
-        checker.pull(&asked.image, asked.credential.as_ref()).await
-    };
-    ask_each(questions, trust, flags, printer, pull).await
 }
 
 /// The cluster's state for a container's image.
@@ -76,6 +95,8 @@ pub(crate) struct Looked {
     pub tries: Vec<Tried>,
     excluding: Option<(String, String)>,
     unreadable: Option<(String, Origin)>,
+    no_reference: Option<NoReference>,
+    is_terminating: bool,
     lag: Option<Lag>,
     is_present: bool,
     notes: Vec<String>,
@@ -89,7 +110,7 @@ pub(crate) async fn look(
     (seen, failing): (&PodSeen, Failing),
 ) -> Result<Looked> {
     let is_of_runtime = failing.used == Use::Sandbox;
-    let asked = if is_of_runtime {
+    let mut asked = if is_of_runtime {
         let image = failing.image.clone();
         Asked {
             image,
@@ -108,6 +129,7 @@ pub(crate) async fn look(
     };
     let is_present = failing.said() == Said::NeverPulled
         && has_image(cluster, &seen.node, &failing.image).await?;
+    let (no_reference, is_terminating) = (asked.no_reference.take(), asked.is_terminating);
     let Ok(answer) = Answer::of(asked) else {
         return Ok(Looked::without_name(failing));
     };
@@ -125,6 +147,8 @@ pub(crate) async fn look(
         unreadable: answer.unreadable().map(|(a, b)| (a.to_owned(), b.clone())),
         notes: notes.cloned().collect(),
         failing,
+        no_reference,
+        is_terminating,
         lag,
         is_present,
     })
@@ -139,13 +163,15 @@ impl Looked {
             tries: Vec::new(),
             excluding: None,
             unreadable: None,
+            no_reference: None,
+            is_terminating: false,
             lag: None,
             is_present: false,
             notes: Vec::new(),
         }
     }
 
-    pub(crate) fn questions(&self) -> Vec<PullQuestion> {
+    fn questions(&self) -> Vec<PullQuestion> {
         let Some(image) = self.image.as_ref().filter(|_| self.unreadable.is_none()) else {
             return Vec::new();
         };
@@ -230,6 +256,7 @@ impl Looked {
                 .as_ref()
                 .map(|(a, b)| (a.as_str(), b.as_str())),
             unreadable: self.unreadable.as_ref().map(|(a, b)| (a.as_str(), b)),
+            no_reference: self.no_reference.as_ref(),
             lag: self.lag.as_ref(),
             is_present: self.is_present,
             adding: &known.adding,
@@ -237,7 +264,11 @@ impl Looked {
             earlier: self.other_revision(&known.earlier),
             asked_with: &known.asked_with,
         };
-        let cause = evidence.cause().at(place);
+        let cause = if self.is_terminating {
+            evidence.namespace_terminating()
+        } else {
+            evidence.cause().at(place)
+        };
         let notes: Vec<String> = self.notes.iter().map(|note| place.text(note)).collect();
         Explained::of(&self.failing, &tries, anonymous.as_ref(), &notes, cause)
     }

@@ -9,19 +9,19 @@ use crate::cli::Asking;
 use crate::cluster::namespaces::each;
 use crate::cluster::{Cluster, Program, deployment, not_running};
 use crate::diagnose::evidence::image::Shared;
-use crate::diagnose::why::{Adding, Live, PodSeen, is_spelled};
+use crate::diagnose::why::{Adding, Live, PodSeen, is_same_image};
 use crate::error::{Result, allowed, quoted};
 use crate::secret::changes::InForce;
 use crate::target::pull_secret;
 
 /// What globalps has in force.
 pub(crate) async fn shared(cluster: &Cluster<'_>) -> Result<Shared> {
-    Ok(Shared {
-        // Pods have their own Secrets even without globalps.
-        gps: pull_secret::installed_configuration(cluster).await?,
-        global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
-        nodes: None,
-    })
+    // Pods have their own Secrets even without globalps.
+    Shared::of(
+        cluster,
+        pull_secret::installed_configuration(cluster).await?,
+    )
+    .await
 }
 
 /// Events of pods that match this field selector. Empty for a user who may not read them: usually the container's
@@ -51,7 +51,7 @@ pub(crate) async fn has_image(cluster: &Cluster<'_>, node: &str, image: &str) ->
     let found = allowed(cluster.call("get the pod's Node", api.get_opt(node)).await)?;
     let images = found.flatten().and_then(|node| node.status?.images);
     let mut names = images.iter().flatten().flat_map(|image| &image.names);
-    Ok(names.any(|names| names.iter().any(|name| is_spelled(name, image))))
+    Ok(names.any(|names| names.iter().any(|name| is_same_image(name, image))))
 }
 
 /// `None` if the pod has none, or this user may not read it.

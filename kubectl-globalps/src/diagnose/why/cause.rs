@@ -8,7 +8,7 @@ use super::adding::Adding;
 use super::commands::{CommandTarget, go_back, widen};
 use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said, Use};
-use crate::diagnose::tried::{Origin, Tried};
+use crate::diagnose::tried::{NoReference, Origin, Tried};
 use crate::error::quoted;
 use crate::registry::{Purpose, failure, missing_flag, suspicion};
 use crate::view::commands::{Login, add};
@@ -26,6 +26,8 @@ pub(crate) enum Code {
     /// A kubelet can't read one of the pod's pull secrets.
     SecretUnreadable,
     OutsideScope,
+    /// The pod doesn't refer to the Secret of its namespace, which has a credential.
+    NoReference,
     RateLimited,
     InvalidImageName,
     ImageNeverPulled,
@@ -39,6 +41,7 @@ pub(crate) enum Code {
     /// The cause is gone, and the kubelet retries later.
     WaitsForRetry,
     NotAnImage,
+    NamespaceTerminating,
     Unknown,
 }
 
@@ -88,6 +91,7 @@ pub(crate) struct Evidence<'a> {
     pub excluding: Option<(&'a str, &'a str)>,
     /// A Secret of the pod that a kubelet can't read, and who has to change it.
     pub unreadable: Option<(&'a str, &'a Origin)>,
+    pub no_reference: Option<&'a NoReference>,
     pub lag: Option<&'a Lag>,
     /// The node has the image, according to its status.
     pub is_present: bool,
@@ -151,6 +155,9 @@ impl Evidence<'_> {
         let is_denied = self.failing.said() == Said::Denied
             || self.anonymous.is_some_and(is_refusal)
             || self.tries.iter().any(Tested::is_refused);
+        if let ([], true, Some(missing)) = (self.tries, is_denied, self.no_reference) {
+            return self.without_reference(missing);
+        }
         if let Some(found) = self.adding.unmerged_for(&self.failing.image)
             && is_denied
         {

@@ -1,10 +1,11 @@
 //! The relevant fields of a pod and its node. Pure.
 
-use globalps_core::api::{GlobalPullSecret, NodePullSecret, Phase};
+use globalps_core::api::{DeliveryType, GlobalPullSecret, NodePullSecret, Phase};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 
 use crate::diagnose::owner::{is_static, kept, workload};
+use crate::error::quoted;
 
 /// The relevant fields of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,22 @@ impl PodSeen {
             name,
         }
     }
+
+    /// The command that replaces the pod; `None` if nothing would recreate it.
+    pub(crate) fn restart(&self) -> Option<String> {
+        let namespace = quoted(&self.namespace);
+        match &self.workload {
+            Some(workload) => Some(format!(
+                "kubectl -n {namespace} rollout restart {}",
+                quoted(workload)
+            )),
+            None if self.kept.is_none() => Some(format!(
+                "kubectl -n {namespace} delete pod {}",
+                quoted(&self.name)
+            )),
+            None => None,
+        }
+    }
 }
 
 /// A node that does not have the credentials that are shown.
@@ -51,8 +68,9 @@ pub(crate) struct Lag {
 }
 
 impl Lag {
-    /// `None` if the node has the newest revision.
+    /// `None` if the node has the newest revision, or nodes get none.
     pub(crate) fn of(gps: Option<&GlobalPullSecret>, object: &NodePullSecret) -> Option<Self> {
+        let gps = gps.filter(|gps| gps.spec.kubelet.delivery != DeliveryType::None);
         let newest = gps?.status.as_ref()?.rolled_out();
         let wanted = newest.number;
         let status = object.status.clone().unwrap_or_default();

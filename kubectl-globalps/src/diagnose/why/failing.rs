@@ -211,6 +211,13 @@ impl Failing {
         self
     }
 
+    /// Whether a new pod with other credentials might get the image.
+    pub(crate) fn may_lack_credentials(&self) -> bool {
+        ["ErrImagePull", "ImagePullBackOff"].contains(&self.reason.as_str())
+            && self.used != Use::Ephemeral
+            && matches!(self.said(), Said::Denied | Said::RateLimited | Said::Other)
+    }
+
     pub(crate) fn said(&self) -> Said {
         match self.reason.as_str() {
             "InvalidImageName" => return Said::InvalidName,

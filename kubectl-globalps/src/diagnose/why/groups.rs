@@ -37,8 +37,11 @@ impl Groups {
             pods += names.len();
             // Facts that differ between pods, such as the node or the Deployment, don't form groups.
             let apart = match cause.code {
+                Code::NoReference => cause.command.clone() + &cause.hint,
                 Code::CredentialsRefused | Code::OutsideScope => cause.command.clone(),
-                Code::ImageNotFound | Code::InvalidImageName => cause.message.clone(),
+                Code::ImageNotFound | Code::InvalidImageName | Code::NamespaceTerminating => {
+                    cause.message.clone()
+                }
                 _ => String::new(),
             };
             let key = (cause.registry.clone(), cause.code, apart);

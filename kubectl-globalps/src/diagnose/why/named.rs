@@ -12,11 +12,16 @@ const BEFORE: [(&str, char); 5] = [
     ("docker://", ' '),
 ];
 
+/// `None` if the text is not an image name.
+fn canonical(image: &str) -> Option<ImageName> {
+    let found = explain(&DockerConfig::default(), image).ok()?;
+    Some(ImageName::of(image, &found.repository))
+}
+
 /// The spellings that kubelets and runtimes use for the image.
 fn spellings(image: &str) -> Vec<String> {
     let mut all = vec![image.to_owned()];
-    if let Ok(found) = explain(&DockerConfig::default(), image) {
-        let name = ImageName::of(image, &found.repository);
+    if let Some(name) = canonical(image) {
         let sign = if name.reference.contains(':') {
             '@'
         } else {
@@ -30,9 +35,9 @@ fn spellings(image: &str) -> Vec<String> {
     all
 }
 
-/// Whether this name in a node's status stands for the image.
-pub(crate) fn is_spelled(name: &str, image: &str) -> bool {
-    spellings(image).iter().any(|it| it == name)
+/// Whether both are names of one image: `nginx` and `docker.io/library/nginx:latest`.
+pub(crate) fn is_same_image(one: &str, other: &str) -> bool {
+    one == other || canonical(one).is_some_and(|one| canonical(other) == Some(one))
 }
 
 /// Whether the message names this image, and not one with a longer name.
@@ -119,6 +124,24 @@ mod tests {
         let digest = format!("r.io/a@sha256:{}", "0".repeat(64));
         let both = digest.replace('@', ":1@");
         assert!(names(&format!("pull image \"{digest}\""), &both));
+    }
+
+    #[test]
+    fn an_image_is_the_same_in_any_spelling() {
+        let digest = format!("@sha256:{}", "0".repeat(64));
+        let (tagged, plain) = (format!("r.io/a:1{digest}"), format!("r.io/a{digest}"));
+        for (one, other, expected) in [
+            ("nginx:1", "docker.io/library/nginx:1", true),
+            ("nginx", "index.docker.io/library/nginx:latest", true),
+            ("org/app:1", "docker.io/org/app:1", true),
+            ("nginx:1", "docker.io/library/nginx:2", false),
+            ("nginx:1", "quay.io/library/nginx:1", false),
+            (&tagged, &plain, true),
+            ("A b", "A b", true),
+            ("A b", "nginx", false),
+        ] {
+            assert_eq!(is_same_image(one, other), expected, "{one} {other}");
+        }
     }
 
     #[test]

@@ -4,9 +4,10 @@ use super::cause::{Cause, Code, Evidence};
 use super::facts::PodSeen;
 use super::failing::{Said, Use};
 use super::named::Runtime;
-use crate::diagnose::tried::Origin;
+use crate::diagnose::tried::{NoReference, Obstacle, Origin};
 use crate::error::quoted;
 
+const BORN_WITH: &str = "a pod keeps the references that it was created with";
 const CONTAINERD: &str = "containerd reads its name (`sandbox`, before 2.0 `sandbox_image`) and its credentials (`registry.configs`, or a header in `hosts.toml`) from its own configuration, and not the kubelet's file";
 const CRIO: &str = "CRI-O reads its name (`pause_image`) and the file with its credentials (`pause_image_auth_file`, else `global_auth_file`) from its own configuration; only if that is the kubelet's file, as on OpenShift, does globalps write them";
 
@@ -153,6 +154,46 @@ impl Evidence<'_> {
             format!("{source} of the pod can't be read by a kubelet, so it does not pull at all"),
             command,
             &hint,
+        )
+    }
+
+    /// The reference comes with a new pod, unless something keeps it from getting one.
+    pub(super) fn without_reference(&self, missing: &NoReference) -> Cause {
+        let restart = self.pod.restart();
+        // A new pod would not have the ephemeral container.
+        let restart = restart.filter(|_| self.failing.used != Use::Ephemeral);
+        let (command, hint) = match (&missing.obstacle, restart) {
+            (Some(Obstacle::Policy), _) => (
+                "kubectl globalps install --deliver-to-namespaces".to_owned(),
+                "it restores the admission policy that adds the reference to new pods; then create the pod again".to_owned(),
+            ),
+            (Some(Obstacle::ServiceAccount), _) => (
+                String::new(),
+                format!(
+                    "`spec.imagePullSecrets.serviceAccounts` does not name `{}`: name it there, then create the pod again",
+                    self.pod.service_account
+                ),
+            ),
+            (None, Some(command)) => (command, BORN_WITH.to_owned()),
+            (None, None) => (
+                String::new(),
+                format!("{BORN_WITH}: create the pod again as it was created, since no controller is known to do so"),
+            ),
+        };
+        let message = format!(
+            "the pod has no reference to Secret `{}`, which has a credential for `{}`",
+            missing.secret, self.registry
+        );
+        self.of(Code::NoReference, message, command, &hint)
+    }
+
+    pub(crate) fn namespace_terminating(&self) -> Cause {
+        let namespace = &self.pod.namespace;
+        self.of(
+            Code::NamespaceTerminating,
+            format!("namespace `{namespace}` is being deleted, and the pod with it"),
+            String::new(),
+            "",
         )
     }
 

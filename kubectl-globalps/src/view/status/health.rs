@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cluster::syncers::PodError;
-use crate::cluster::{Installed, LeaseSeen, Sight};
+use crate::cluster::{Installed, Sight};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) enum State {
@@ -113,7 +113,7 @@ fn controller(seen: &Installed, now: Timestamp) -> ControllerHealth {
         };
     };
     let leader = match &seen.lease {
-        Sight::Here(lease) if is_current(lease, now) => Some(lease.holder.clone()),
+        Sight::Here(lease) if lease.is_current(now) => Some(lease.holder.clone()),
         _ => None,
     };
     let error = if let Some(reason) = seen.cause() {
@@ -137,16 +137,6 @@ fn controller(seen: &Installed, now: Timestamp) -> ControllerHealth {
         message: error,
         repair: seen.repair(),
     }
-}
-
-/// How far this machine's clock may be ahead, in seconds.
-const SKEW: i64 = 60;
-
-/// A leader that ends gives the Lease back without a holder.
-fn is_current(lease: &LeaseSeen, now: Timestamp) -> bool {
-    let age = lease.renewed.map(|renewed| now.duration_since(renewed));
-    let most = i64::from(lease.seconds) + SKEW;
-    !lease.holder.is_empty() && age.is_some_and(|age| age.as_secs() <= most)
 }
 
 fn syncers(seen: &Installed) -> SyncersHealth {

@@ -16,6 +16,11 @@ fn pod(change: impl FnOnce(&mut Value)) -> Pod {
     serde_json::from_value(pod).expect("a Pod")
 }
 
+/// The message of the waiting container.
+fn says(pod: &mut Value, message: &str) {
+    pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"] = json!(message);
+}
+
 #[test]
 fn a_pod_failing_without_the_reference_restarts_by_its_owner() {
     let owned = |kind: &'static str| {
@@ -75,6 +80,21 @@ fn a_pod_failing_without_the_reference_restarts_by_its_owner() {
             None,
         ),
         (
+            "a rejected pull",
+            pod(|pod| says(pod, "failed to authorize: 401 Unauthorized")),
+            Some(Some("kubectl -n a rollout restart deployment/web")),
+        ),
+        (
+            "an image that does not exist",
+            pod(|pod| says(pod, "rpc error: code = NotFound desc = i: not found")),
+            None,
+        ),
+        (
+            "a registry out of reach",
+            pod(|pod| says(pod, "dial tcp: lookup r: no such host")),
+            None,
+        ),
+        (
             "with another error",
             pod(|pod| {
                 let state = json!({"waiting": {"reason": "CrashLoopBackOff"}});
@@ -86,6 +106,25 @@ fn a_pod_failing_without_the_reference_restarts_by_its_owner() {
         let found = early_pod(&pod, "s").map(|pod| pod.restart);
         let found = found.as_ref().map(Option::as_deref);
         assert_eq!(found, expected, "{case}");
+    }
+}
+
+#[test]
+fn without_the_admission_policy_a_new_pod_is_no_better() {
+    for (attach, policy, expected) in [
+        (Some(Attach::Admission), Sight::Absent, true),
+        (Some(Attach::Admission), Sight::Hidden, false),
+        (None, Sight::Absent, false),
+    ] {
+        let seen = Delivering {
+            policy,
+            early: early(1),
+            ..well()
+        };
+        let checks = namespaces(&gps(attach), &seen);
+        let hint = checks.last().map_or("", |check| &check.hint);
+        let is_first = hint.starts_with("restore the admission policy first; create them again");
+        assert_eq!(is_first, expected, "{hint}");
     }
 }
 

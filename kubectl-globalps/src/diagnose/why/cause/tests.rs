@@ -1,5 +1,6 @@
 use super::*;
 use crate::diagnose::pull::{Answer, Asked, Keyring};
+use crate::diagnose::tried::Obstacle;
 use crate::secret::changes::InForce;
 use globalps_core::api::{GlobalPullSecret, GlobalPullSecretSpec};
 use globalps_dockerconfig::{Precedence, parse};
@@ -257,6 +258,46 @@ fn the_command_checks_the_registry_as_possible_from_here() {
     }
 }
 
+#[test]
+fn a_pod_without_the_reference_needs_no_credential() {
+    let (pod, denied, adding) = (seen(), failing("401 Unauthorized"), works());
+    let bare = PodSeen {
+        kept: Some("no controller would recreate them"),
+        ..seen()
+    };
+    let ephemeral = Failing {
+        used: Use::Ephemeral,
+        ..failing("401 Unauthorized")
+    };
+    let missing = failing("manifest unknown");
+    let (code, again) = (Code::NoReference, "create the pod again");
+    let install = "kubectl globalps install --deliver-to-namespaces";
+    let set = "kubectl -n a set image pod/p c=quay.io/org/app:TAG";
+    let (policy, account) = (Obstacle::Policy, Obstacle::ServiceAccount);
+    #[rustfmt::skip]
+    let cases = [
+        (&pod, &denied, None, code, "kubectl -n a delete pod p", "created with"),
+        (&pod, &denied, Some(policy), code, install, again),
+        (&pod, &denied, Some(account), code, "", "does not name `ci`"),
+        (&bare, &denied, None, code, "", again),
+        (&pod, &ephemeral, None, code, "", again),
+        (&pod, &missing, None, Code::ImageNotFound, set, "push the image"),
+    ];
+    for (pod, failing, obstacle, code, command, hint) in cases {
+        let no_reference = NoReference {
+            secret: "a/s".to_owned(),
+            obstacle,
+        };
+        let evidence = Evidence {
+            no_reference: Some(&no_reference),
+            ..evidence(pod, failing, &[], &adding)
+        };
+        let cause = evidence.cause();
+        assert_eq!((cause.code, cause.command.as_str()), (code, command));
+        assert!(cause.hint.contains(hint), "{cause:?}");
+    }
+}
+
 fn evidence<'a>(
     pod: &'a PodSeen,
     failing: &'a Failing,
@@ -274,6 +315,7 @@ fn evidence<'a>(
         is_present: false,
         excluding: None,
         unreadable: None,
+        no_reference: None,
         lag: None,
         adding,
         secrets: "kube-system",

@@ -1,5 +1,5 @@
 use super::*;
-use crate::cluster::installed::Workload;
+use crate::cluster::installed::{LeaseSeen, Workload};
 use serde_json::json;
 
 fn workload(wanted: i32, ready: i32) -> Sight<Workload> {
