@@ -17,7 +17,7 @@ use globalps_core::names::{
 use globalps_core::rollout::{Revision, RevisionId};
 use globalps_planner::clusters::clock::ClusterClock;
 use globalps_planner::clusters::desired::Desired;
-use globalps_planner::clusters::input::{ClusterKey, Input};
+use globalps_planner::clusters::input::{ClusterKey, FleetInput};
 use globalps_planner::clusters::plan::{FleetPlan, plan};
 use globalps_planner::clusters::revision;
 use globalps_planner::clusters::trust::Trust;
@@ -795,7 +795,7 @@ impl Simulation {
         let source = Source::Found(Data(Some(self.source.clone().into_bytes())));
         let revisions = self.cache.revisions(&self.fleet);
         let last = revisions.last().map_or(0, |it| it.number);
-        plan(&Input {
+        plan(&FleetInput {
             fleet: &self.fleet,
             unreadable: None,
             source: &source,

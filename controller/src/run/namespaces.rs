@@ -9,7 +9,7 @@ use globalps_core::rollout::Goal;
 use globalps_core::state::{Copies, State};
 use globalps_planner::content::secret::{self, Global};
 use globalps_planner::namespaces::identity::Parts;
-use globalps_planner::namespaces::input::{Delivery, Input};
+use globalps_planner::namespaces::input::{Delivery, NamespacesInput};
 use globalps_planner::namespaces::plan;
 use globalps_planner::namespaces::report::{NamespacesReport, Problem};
 use globalps_planner::nodes::plan::{Aim, Plan};
@@ -308,7 +308,7 @@ impl Controller {
         } = &mut self.namespaces;
         clock.observe(secrets, uptime(), wall);
         ownership.observe(secrets, self.cache.state().proof_key, secret_name);
-        let input = Input {
+        let input = NamespacesInput {
             delivery,
             own_namespace: &self.namespace,
             secret_name,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use globalps_core::names::operator_secret;
 use globalps_core::state::State;
-use globalps_planner::operators::input::Input;
+use globalps_planner::operators::input::OperatorsInput;
 use globalps_planner::operators::plan;
 use globalps_planner::operators::report::OperatorsReport;
 use globalps_planner::targets::plan::DeliveryPlan;
@@ -98,7 +98,7 @@ impl Controller {
         plan::forget(&mut objects.copies, &objects.accounts.live);
         let objects = &self.cache.operators;
         let spec = self.cache.spec();
-        plan::plan(&Input {
+        plan::plan(&OperatorsInput {
             is_enabled,
             paused: spec.is_some_and(|spec| spec.rollout.paused),
             namespaces: self.cache.live_namespaces(),

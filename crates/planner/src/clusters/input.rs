@@ -67,7 +67,7 @@ pub struct Drift {
 }
 
 /// One `FleetPullSecret` with everything that its plan depends on.
-pub struct Input<'a> {
+pub struct FleetInput<'a> {
     /// The last version that could be decoded.
     pub fleet: &'a FleetPullSecret,
     /// Why its newest version can't be decoded; `fleet` is the last one that could.
@@ -108,7 +108,7 @@ pub struct Input<'a> {
     pub now: Timestamp,
 }
 
-impl Input<'_> {
+impl FleetInput<'_> {
     /// The source's verdict, and its content if that is valid.
     pub(super) fn validated(&self) -> (Verdict, Option<&Data>) {
         let last = self.revisions.last();

@@ -11,7 +11,7 @@ use kube::ResourceExt as _;
 use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
 use super::earlier::{bootstrapped, desired, needed, rejected, rolled_back};
 use super::hidden;
-use super::input::{ClusterKey, ClusterView, Input, Selection, title};
+use super::input::{ClusterKey, ClusterView, FleetInput, Selection, title};
 use super::limits::{limits, too_many};
 use super::member::ReasonAndMessage;
 use super::progress::{Context, has_nothing, member};
@@ -82,7 +82,7 @@ pub struct FleetPlan {
 }
 
 /// Decides everything for one fleet. Pure: the same input has the same plan.
-pub fn plan(input: &Input) -> FleetPlan {
+pub fn plan(input: &FleetInput) -> FleetPlan {
     let mut plan = rollout(input);
     let is_written = |known: &Revision| plan.revisions.iter().any(|it| it.number == known.number);
     let changed = |known: &&Revision| input.drift.revisions.contains(&known.number);
@@ -92,7 +92,7 @@ pub fn plan(input: &Input) -> FleetPlan {
     plan
 }
 
-fn rollout(input: &Input) -> FleetPlan {
+fn rollout(input: &FleetInput) -> FleetPlan {
     let (verdict, data) = input.validated();
     let newest = input.revisions.last().map(Revision::revision);
     let mut plan = FleetPlan {
@@ -185,7 +185,7 @@ fn rollout(input: &Input) -> FleetPlan {
 }
 
 /// How far the revision got that another one replaces now: clusters may have reported since its progress was written.
-fn outcome(input: &Input, selection: &Selection, plan: &FleetPlan) -> Option<Revision> {
+fn outcome(input: &FleetInput, selection: &Selection, plan: &FleetPlan) -> Option<Revision> {
     let replaced = input.revisions.last()?;
     let mut plan = plan.clone();
     with_members(input, selection, &mut plan);
@@ -207,7 +207,7 @@ enum Next {
 }
 
 /// Whether the source needs a new revision. If its content was rolled back, the last good content stays until the source changes.
-fn next_revision(input: &Input, data: Option<&Data>) -> Next {
+fn next_revision(input: &FleetInput, data: Option<&Data>) -> Next {
     let newest = input.revisions.last();
     let Some(data) = data else {
         return Next::Hold(if newest.is_some() {
@@ -238,13 +238,13 @@ fn next_revision(input: &Input, data: Option<&Data>) -> Next {
 
 /// If a user deleted the newest revision, its number is used again, and the id tells both apart. Numbers that other clients write
 /// are not counted from: those in the clusters' objects mean nothing, and a Secret of another owner only has its own name.
-fn next_number(input: &Input, last: i64) -> Option<i64> {
+fn next_number(input: &FleetInput, last: i64) -> Option<i64> {
     let name = input.fleet.name_any();
     let is_free = |number: &i64| !input.foreign.contains(&fleet_revision(&name, *number));
     (last.checked_add(1)?..=MAX_REVISION).find(is_free)
 }
 
-fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
+fn with_members(input: &FleetInput, selection: &Selection, plan: &mut FleetPlan) {
     let absent = ClusterView::default();
     let is_selected =
         |key: &ClusterKey, cluster: &ClusterView| selection.selects(key, cluster, input.namespaces);
@@ -315,7 +315,7 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
 }
 
 /// The members, and the next step of the newest revision's rollout.
-fn stepped(input: &Input, plan: &FleetPlan) -> (Vec<Member>, Step) {
+fn stepped(input: &FleetInput, plan: &FleetPlan) -> (Vec<Member>, Step) {
     let newest = input.revisions.last().map(Revision::ledger);
     let ledger = newest.unwrap_or(Ledger::new(Goal::Revision(plan.revision)));
     let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
@@ -326,7 +326,7 @@ fn stepped(input: &Input, plan: &FleetPlan) -> (Vec<Member>, Step) {
 
 /// The newest revision with its progress: canary passed, rolled out, rejected. `None`: nothing changed.
 fn with_progress(
-    input: &Input,
+    input: &FleetInput,
     newest: &Revision,
     members: &[Member],
     outcome: Outcome,
@@ -342,7 +342,7 @@ fn with_progress(
 
 /// Missing objects come first, because they hold the clusters' statuses. Then new clusters, what the rollout's rules say, and
 /// [`upkeep`].
-fn assign(input: &Input, is_deleted: bool, step: &Step, plan: &mut FleetPlan) {
+fn assign(input: &FleetInput, is_deleted: bool, step: &Step, plan: &mut FleetPlan) {
     plan.assignments = missing(input, &plan.members, &plan.obstacles);
     let new = bootstrapped(input, &plan.members, plan.is_halted);
     plan.assignments.extend(new);
@@ -365,7 +365,7 @@ fn assign(input: &Input, is_deleted: bool, step: &Step, plan: &mut FleetPlan) {
 }
 
 /// Revocations, then assignments.
-fn next_assignments(input: &Input, next: &rollout::Next, plan: &FleetPlan) -> Vec<Assignment> {
+fn next_assignments(input: &FleetInput, next: &rollout::Next, plan: &FleetPlan) -> Vec<Assignment> {
     let keys = plan.members.iter();
     let keys: BTreeMap<&str, (&ClusterKey, Goal)> = keys
         .map(|(key, member)| (member.name.as_str(), (key, member.goal)))

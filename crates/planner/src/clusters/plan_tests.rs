@@ -34,7 +34,7 @@ fn now() -> Timestamp {
     NOW + SignedDuration::from_hours(1000)
 }
 
-/// Owns everything that an [`Input`] borrows.
+/// Owns everything that an [`FleetInput`] borrows.
 struct Hub {
     fleet: FleetPullSecret,
     source: Source,
@@ -175,8 +175,8 @@ impl Hub {
         ClusterClock::of_times(self.objects.values(), now())
     }
 
-    fn input<'a>(&'a self, clock: &'a ClusterClock) -> Input<'a> {
-        Input {
+    fn input<'a>(&'a self, clock: &'a ClusterClock) -> FleetInput<'a> {
+        FleetInput {
             fleet: &self.fleet,
             unreadable: None,
             source: &self.source,
@@ -724,7 +724,7 @@ fn a_clock_change_neither_shortens_nor_extends_a_wait() {
         let mut hub = hub(found(B), &revisions, "a=2 b=1:Synced");
         let mut line_after = |hub: &Hub, seconds| {
             clock.observe(hub.objects.values(), SignedDuration::from_secs(seconds));
-            let input = Input {
+            let input = FleetInput {
                 now: wall(seconds),
                 ..hub.input(&clock)
             };

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::digest::Digests;
 use super::identity::Parts;
-use super::input::{Delivery, Input, Wanted, wanted};
+use super::input::{Delivery, NamespacesInput, Wanted, wanted};
 use super::stage::Stage;
 use super::views::PullSecretView;
 use crate::targets::namespace::is_going;
@@ -20,7 +20,7 @@ use crate::targets::{Id, PER_NAMESPACE, ReasonAndMessage, STUCK_AFTER, WRITES};
 
 /// In the plan, no reference is added before its Secret, and no Secret removed before its references. `digests`: those of earlier
 /// plans, to compare content without keeping it.
-pub fn plan(input: &Input, digests: &mut Digests) -> DeliveryPlan {
+pub fn plan(input: &NamespacesInput, digests: &mut Digests) -> DeliveryPlan {
     let mut plan = DeliveryPlan::default();
     let wanted = wanted(input, digests, &mut plan.summary);
     let mut references = references(input, &wanted);
@@ -69,7 +69,7 @@ fn too_many_accounts(namespace: &str) -> ReasonAndMessage {
 
 /// The service accounts that should have a reference or lose one, by namespace.
 fn references<'a>(
-    input: &Input<'a>,
+    input: &NamespacesInput<'a>,
     wanted: &BTreeMap<&'a str, Wanted>,
 ) -> BTreeMap<&'a str, Vec<Diff>> {
     let mut references: BTreeMap<&str, Vec<Diff>> = BTreeMap::new();
@@ -91,7 +91,7 @@ fn references<'a>(
 }
 
 /// Why the namespace's Secret can't be removed. `None`: its deletion did not begin, or not long ago.
-fn terminating(input: &Input, secret: &PullSecretView) -> Option<ReasonAndMessage> {
+fn terminating(input: &NamespacesInput, secret: &PullSecretView) -> Option<ReasonAndMessage> {
     let is_stuck = secret.is_being_deleted && input.clock.unchanged_for(secret) >= STUCK_AFTER;
     is_stuck.then(|| {
         let (namespace, name) = (&secret.namespace, input.secret_name);
@@ -104,7 +104,7 @@ fn terminating(input: &Input, secret: &PullSecretView) -> Option<ReasonAndMessag
 }
 
 /// When the next Secret that is being deleted takes too long.
-fn next_stuck(input: &Input) -> Option<Timestamp> {
+fn next_stuck(input: &NamespacesInput) -> Option<Timestamp> {
     let secrets = input.secrets.values();
     let secrets =
         secrets.filter(|secret| secret.is_being_deleted && input.ownership.is_own(secret));
@@ -115,7 +115,7 @@ fn next_stuck(input: &Input) -> Option<Timestamp> {
 
 /// The Secret that the namespace should have.
 fn secret_of(
-    input: &Input,
+    input: &NamespacesInput,
     delivery: &Delivery,
     stage: &Stage,
     namespace: &str,
@@ -182,7 +182,7 @@ fn with_stable(stable: Parts, id: Id) -> Option<Write> {
 
 /// Removes the references, and then the Secrets, from namespaces that should have none.
 fn remove(
-    input: &Input,
+    input: &NamespacesInput,
     wanted: &BTreeMap<&str, Wanted>,
     references: BTreeMap<&str, Vec<Diff>>,
     plan: &mut DeliveryPlan,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::input::{Delivery, Input, Wanted};
+use super::input::{Delivery, NamespacesInput, Wanted};
 
 /// The progress of new content. A part has passed once some namespace has had it for `minReadySeconds`.
 pub(super) struct Stage<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     pub(super) fn of(
-        input: &Input<'a>,
+        input: &NamespacesInput<'a>,
         delivery: &Delivery<'a>,
         wanted: &'a BTreeMap<&'a str, Wanted>,
     ) -> Self {

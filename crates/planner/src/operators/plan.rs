@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::reasons::Reason;
 use jiff::SignedDuration;
 
-use super::input::{Copies, Input, Known, Wanted, Wants};
+use super::input::{Copies, Known, OperatorsInput, Wanted, Wants};
 use crate::targets::account::AccountView;
 use crate::targets::namespace::is_going;
 use crate::targets::plan::{DeliveryPlan, Diff};
@@ -19,7 +19,7 @@ use crate::targets::{Id, WRITES};
 const AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
 /// Decides everything for the operators. Pure: the same input has the same plan, in which no copy is written before its record.
-pub fn plan(input: &Input) -> DeliveryPlan {
+pub fn plan(input: &OperatorsInput) -> DeliveryPlan {
     let wants = Wants::of(input);
     let mut plan = DeliveryPlan::default();
     let accounts = wants.references.keys();
@@ -86,7 +86,7 @@ fn missing(key: &str) -> String {
 }
 
 /// Copies that may exist but are not needed.
-fn left_over(input: &Input, wants: &Wants) -> BTreeSet<Id> {
+fn left_over(input: &OperatorsInput, wants: &Wants) -> BTreeSet<Id> {
     let recorded = attached(input).flat_map(|account| {
         let names = account.references.recorded.iter();
         names.map(|name| (account.namespace.clone(), name.to_string()))
@@ -98,14 +98,14 @@ fn left_over(input: &Input, wants: &Wants) -> BTreeSet<Id> {
 }
 
 /// Service accounts with a reference of the controller.
-fn attached<'a>(input: &Input<'a>) -> impl Iterator<Item = &'a AccountView> {
+fn attached<'a>(input: &OperatorsInput<'a>) -> impl Iterator<Item = &'a AccountView> {
     let accounts = input.accounts.values();
     accounts
         .filter(|account| account.is_attached() && !is_going(input.namespaces, &account.namespace))
 }
 
 /// The record of a copy stays until the copy is deleted.
-fn references_of(input: &Input, wants: &Wants, account: &AccountView) -> Option<Diff> {
+fn references_of(input: &OperatorsInput, wants: &Wants, account: &AccountView) -> Option<Diff> {
     let names = wants.references.get(&account.key()).into_iter().flatten();
     let names = names.map(String::as_str).collect();
     let may_exist = |name: &str| {
@@ -115,7 +115,7 @@ fn references_of(input: &Input, wants: &Wants, account: &AccountView) -> Option<
     Diff::of_account(account, &names, true, may_exist, input.memory, input.now)
 }
 
-fn copy_of(input: &Input, id: &Id, wanted: &Wanted) -> Diff {
+fn copy_of(input: &OperatorsInput, id: &Id, wanted: &Wanted) -> Diff {
     let Some(secret) = input.secrets.get(&wanted.source) else {
         return Diff::default();
     };

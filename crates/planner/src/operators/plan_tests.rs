@@ -171,7 +171,7 @@ impl Simulation {
     fn plan(&mut self) -> DeliveryPlan {
         let views = self.views();
         forget(&mut self.copies, &views);
-        plan(&Input {
+        plan(&OperatorsInput {
             namespaces: &self.namespaces(),
             is_enabled: self.is_enabled,
             paused: self.paused,
