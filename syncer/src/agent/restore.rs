@@ -267,7 +267,7 @@ mod tests {
     use crate::node::managed::ManagedEntries;
     use crate::node::provider::HostPath;
     use crate::node::state::{
-        InstalledProvider, PendingChange, ProviderChange, ProviderSide, Step,
+        ChangeStep, InstalledProvider, PendingChange, ProviderChange, ProviderSide,
     };
     use crate::node::systemd::Systemd;
 
@@ -338,7 +338,7 @@ mod tests {
                 generation: 1,
                 revision: state.revision,
             },
-            step: Step::Forward,
+            step: ChangeStep::Forward,
             target: FileSnapshot::Absent,
             target_managed: ManagedEntries::default(),
             restart: false,
