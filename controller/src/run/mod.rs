@@ -29,7 +29,7 @@ use kube::Client;
 use tokio::time::{Instant, sleep_until};
 
 use delivering::Objects;
-use known::{Agents, Copies, ForNamespaces, ForOperators, Reported};
+use known::{Agents, EarlierContent, ForNamespaces, ForOperators, Reported};
 use openshift::OpenshiftOriginal;
 use verification::Verification;
 
@@ -123,7 +123,7 @@ struct Controller {
     recorder: EventRecorder,
     openshift: OpenshiftOriginal,
     verification: Verification,
-    copies: Copies,
+    earlier: EarlierContent,
     agents: Agents,
     namespaces: ForNamespaces,
     operators: ForOperators,
@@ -152,7 +152,7 @@ impl Controller {
             recorder: EventRecorder::new(client.clone(), namespace),
             openshift: OpenshiftOriginal::default(),
             verification: Verification::default(),
-            copies: Copies::default(),
+            earlier: EarlierContent::default(),
             agents: Agents::default(),
             namespaces: ForNamespaces::default(),
             operators: ForOperators::default(),

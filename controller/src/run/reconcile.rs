@@ -128,7 +128,7 @@ impl Controller {
     /// Only a rollback reads the history.
     async fn plan(&mut self, now: Timestamp) -> (Plan, Facts) {
         let begun = Instant::now();
-        let mut snapshot = snapshot(&self.cache, &self.refusals, &self.copies, now);
+        let mut snapshot = snapshot(&self.cache, &self.refusals, &self.earlier, now);
         snapshot.recorded.namespaces_have = self.namespaces.everywhere;
         snapshot.new_id = RevisionId::from_random(random_bits());
         snapshot.agents.are_cleaned_up = self.agents.cleans_up;

@@ -40,7 +40,7 @@ impl Controller {
         let is_missing = config.is_none();
         let generation = self.cache.generation();
         let before = config.and_then(|config| config.status.clone());
-        let snapshot = snapshot(&self.cache, &self.refusals, &self.copies, now);
+        let snapshot = snapshot(&self.cache, &self.refusals, &self.earlier, now);
         let version = self.cache.global_version();
         if self.reported.expiries.0.as_deref() != version {
             let expiries = Expiries::of(snapshot.recorded.global.as_ref());
