@@ -18,7 +18,7 @@ use globalps_planner::refused::title;
 use globalps_planner::targets::account::AccountView;
 use globalps_planner::targets::memory::Memory;
 use globalps_planner::targets::proof::Proof;
-use globalps_planner::targets::write::{Content, Write};
+use globalps_planner::targets::write::{SecretContent, Write};
 use globalps_planner::targets::{Id, ReasonAndMessage};
 use globalps_runtime::backoff::random;
 use jiff::SignedDuration;
@@ -73,10 +73,10 @@ impl Objects<'_> {
             return None;
         };
         match (content, self) {
-            (Content::Copy(of), Self::Operators(objects)) => {
+            (SecretContent::Copy(of), Self::Operators(objects)) => {
                 objects.secrets.get(&of.source).map(CatalogSecret::content)
             }
-            (Content::Namespace(of), Self::Namespaces(_)) => {
+            (SecretContent::Namespace(of), Self::Namespaces(_)) => {
                 let delivery = delivery?;
                 let rendered = rendered.entry(of.identity.clone());
                 Some(rendered.or_insert_with(|| delivery.render(of)).clone())
@@ -189,7 +189,7 @@ impl Executor {
                 Objects::Operators(objects),
                 Write::Secret {
                     id,
-                    content: Content::Copy(content),
+                    content: SecretContent::Copy(content),
                     ..
                 },
                 _,
@@ -210,7 +210,7 @@ fn reason_and_message(write: &Write, error: &ApplyError) -> ReasonAndMessage {
         (
             Write::Secret {
                 id: (namespace, name),
-                content: Content::Copy(_),
+                content: SecretContent::Copy(_),
                 ..
             },
             Refusal::Because(Reason::Changed),
@@ -249,11 +249,11 @@ async fn perform(
                 return Err(unknown(id));
             };
             match content {
-                Content::Namespace(of) => {
+                SecretContent::Namespace(of) => {
                     let stored = applier.pull_secret(id, credentials, proof, of).await?;
                     Some(Stored::Secret(stored.into()))
                 }
-                Content::Copy(of) => {
+                SecretContent::Copy(of) => {
                     applier.operator_secret(id, credentials, proof, of).await?;
                     None
                 }

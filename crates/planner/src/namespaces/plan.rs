@@ -15,7 +15,7 @@ use super::stage::Stage;
 use super::views::PullSecretView;
 use crate::targets::namespace::is_going;
 use crate::targets::plan::{DeliveryPlan, Diff};
-use crate::targets::write::{Content, NamespaceContent, Write};
+use crate::targets::write::{NamespaceContent, SecretContent, Write};
 use crate::targets::{Id, PER_NAMESPACE, ReasonAndMessage, STUCK_AFTER, WRITES};
 
 /// In the plan, no reference is added before its Secret, and no Secret removed before its references. `digests`: those of earlier
@@ -145,7 +145,7 @@ fn secret_of(
     let is_restore = input.memory.has_written(&wanted.key, &wanted.identity);
     let write = Write::Secret {
         id: id.clone(),
-        content: Content::Namespace(NamespaceContent {
+        content: SecretContent::Namespace(NamespaceContent {
             parts: wanted.parts.clone(),
             identity: wanted.identity.clone(),
             is_stable: false,
@@ -175,7 +175,7 @@ fn with_stable(stable: Parts, id: Id) -> Option<Write> {
     };
     Some(Write::Secret {
         id,
-        content: Content::Namespace(content),
+        content: SecretContent::Namespace(content),
         is_restore: false,
     })
 }

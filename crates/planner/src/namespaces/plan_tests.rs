@@ -224,7 +224,7 @@ fn line(case: Case, memory: &Memory) -> String {
         .iter()
         .map(|write| match write {
             Write::Secret { id, content, .. } => {
-                let write::Content::Namespace(NamespaceContent {
+                let write::SecretContent::Namespace(NamespaceContent {
                     identity,
                     is_stable,
                     ..

@@ -12,7 +12,7 @@ use super::input::{Copies, Known, OperatorsInput, Wanted, Wants};
 use crate::targets::account::AccountView;
 use crate::targets::namespace::is_going;
 use crate::targets::plan::{DeliveryPlan, Diff};
-use crate::targets::write::{Content, CopyContent, Write};
+use crate::targets::write::{CopyContent, SecretContent, Write};
 use crate::targets::{Id, WRITES};
 
 /// A copy is written again after this time, because another client may have changed or deleted it.
@@ -148,7 +148,7 @@ fn copy_of(input: &OperatorsInput, id: &Id, wanted: &Wanted) -> Diff {
     };
     let write = Write::Secret {
         id: id.clone(),
-        content: Content::Copy(content),
+        content: SecretContent::Copy(content),
         is_restore: false,
     };
     let mut diff = Diff::of(write, input.memory, input.now);

@@ -29,10 +29,10 @@ fn found(edition: u64) -> Source {
     Source::Found(Data(Some(config.into_bytes())))
 }
 
-fn copy(content: Content) -> CopyContent {
+fn copy(content: SecretContent) -> CopyContent {
     match content {
-        Content::Copy(copy) => copy,
-        Content::Namespace(_) => panic!("{content:?} is for a namespace"),
+        SecretContent::Copy(copy) => copy,
+        SecretContent::Namespace(_) => panic!("{content:?} is for a namespace"),
     }
 }
 

@@ -142,7 +142,7 @@ mod tests {
     use jiff::SignedDuration;
     use serde_json::{Value, json};
 
-    use super::super::write::{Content, NamespaceContent};
+    use super::super::write::{NamespaceContent, SecretContent};
     use super::*;
 
     fn now() -> Timestamp {
@@ -163,7 +163,7 @@ mod tests {
     fn secret() -> Write {
         Write::Secret {
             id: ("a".to_owned(), "s".to_owned()),
-            content: Content::Namespace(NamespaceContent {
+            content: SecretContent::Namespace(NamespaceContent {
                 parts: Vec::new(),
                 identity: "5".to_owned(),
                 is_stable: false,
