@@ -176,7 +176,7 @@ fn is_at_rest(status: &GlobalPullSecretStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use globalps_planner::content::expiry::Stage::{Expired, Soon, WithinAnHour};
+    use globalps_planner::content::expiry::ExpiryStage::{Expired, Soon, WithinAnHour};
     use globalps_planner::content::expiry::testing::{AT, DAY, HOUR, at, expiries};
 
     use super::*;

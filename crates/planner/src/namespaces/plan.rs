@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::digest::Digests;
 use super::identity::Parts;
 use super::input::{Delivery, NamespacesInput, Wanted, wanted};
-use super::stage::Stage;
+use super::stage::CanaryProgress;
 use super::views::PullSecretView;
 use crate::targets::namespace::is_going;
 use crate::targets::plan::{DeliveryPlan, Diff};
@@ -25,10 +25,10 @@ pub fn plan(input: &NamespacesInput, digests: &mut Digests) -> DeliveryPlan {
     let wanted = wanted(input, digests, &mut plan.summary);
     let mut references = references(input, &wanted);
     if let Some(delivery) = &input.delivery {
-        let stage = Stage::of(input, delivery, &wanted);
+        let progress = CanaryProgress::of(input, delivery, &wanted);
         for (namespace, wanted) in &wanted {
             let needs_stable = &mut plan.needs_stable;
-            let secret = secret_of(input, delivery, &stage, namespace, wanted, needs_stable);
+            let secret = secret_of(input, delivery, &progress, namespace, wanted, needs_stable);
             let known = input.secrets.get(*namespace);
             let has_secret = known.is_some_and(|known| !input.is_foreign(known, wanted));
             let mut diffs = vec![secret];
@@ -46,8 +46,8 @@ pub fn plan(input: &NamespacesInput, digests: &mut Digests) -> DeliveryPlan {
             plan.writes
                 .extend(diffs.into_iter().filter_map(|diff| diff.write));
         }
-        plan.summary.canary = stage.canary_error;
-        plan.again_at = stage.again_at;
+        plan.summary.canary = progress.canary_error;
+        plan.again_at = progress.again_at;
     }
     plan.writes.truncate(WRITES);
     // They wait for no rotation, however many namespaces that has.
@@ -117,7 +117,7 @@ fn next_stuck(input: &NamespacesInput) -> Option<Timestamp> {
 fn secret_of(
     input: &NamespacesInput,
     delivery: &Delivery,
-    stage: &Stage,
+    progress: &CanaryProgress,
     namespace: &str,
     wanted: &Wanted,
     needs_stable: &mut bool,
@@ -154,7 +154,7 @@ fn secret_of(
         is_restore,
     };
     let mut diff = Diff::of(write, input.memory, input.now);
-    let is_due = stage.may_have(namespace, wanted) && !(delivery.paused && known.is_some());
+    let is_due = progress.may_have(namespace, wanted) && !(delivery.paused && known.is_some());
     if is_restore || is_due || diff.write.is_none() {
         return diff;
     }
