@@ -2,7 +2,7 @@
 
 use globalps_core::api::FleetPullSecret;
 
-use super::objects::Objects;
+use super::objects::ClusterPullSecrets;
 use super::revisions::Revisions;
 use super::views::{ClusterObject, KubeconfigSecret};
 use crate::cache::kept::Kept;
@@ -11,7 +11,7 @@ use crate::cache::store::Store;
 #[derive(Default)]
 pub(super) struct Scope {
     pub(super) fleets: Kept<Box<FleetPullSecret>>,
-    pub(super) objects: Objects,
+    pub(super) objects: ClusterPullSecrets,
     pub(super) clusters: Kept<ClusterObject>,
     pub(super) kubeconfigs: Kept<KubeconfigSecret>,
     pub(super) registered: Kept<KubeconfigSecret>,

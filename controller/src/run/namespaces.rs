@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::Controller;
 use super::clock::steady;
-use super::delivering::Objects;
+use super::delivering::DeliveryCache;
 use super::known::ForNamespaces;
 use crate::cache::{PullSecretsWatch, uptime};
 use crate::leader::reconciling::RESYNC;
@@ -274,10 +274,10 @@ impl Controller {
         let wrote = !writes.is_empty();
         if wrote {
             let key = self.cache.state().proof_key;
-            let objects = Objects::Namespaces(&mut self.cache.pull_secrets);
+            let cache = DeliveryCache::Namespaces(&mut self.cache.pull_secrets);
             let executor = &mut self.namespaces.executor;
             executor
-                .execute(writes, &self.applier, objects, key, delivery.as_ref())
+                .execute(writes, &self.applier, cache, key, delivery.as_ref())
                 .await;
             namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         }

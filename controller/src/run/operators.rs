@@ -12,7 +12,7 @@ use globalps_planner::targets::plan::DeliveryPlan;
 
 use super::Controller;
 use super::clock::steady;
-use super::delivering::Objects;
+use super::delivering::DeliveryCache;
 use super::namespaces::until;
 
 /// Interval between attempts to write the state.
@@ -54,10 +54,10 @@ impl Controller {
                 return Some(RETRY);
             }
             let key = self.cache.state().proof_key;
-            let objects = Objects::Operators(&mut self.cache.operators);
+            let cache = DeliveryCache::Operators(&mut self.cache.operators);
             let executor = &mut self.operators.executor;
             executor
-                .execute(plan.writes, &self.applier, objects, key, None)
+                .execute(plan.writes, &self.applier, cache, key, None)
                 .await;
             plan = self.plan_operators(is_enabled);
         }
