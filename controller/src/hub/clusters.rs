@@ -11,7 +11,7 @@ use globalps_planner::clusters::member::ReasonAndMessage;
 use globalps_planner::content::source::Data;
 
 use super::cache::HubCache;
-use super::scope::Scope;
+use super::scope::ScopeCache;
 use super::views::{Id, Kubeconfig, KubeconfigSecret, MAX_KUBECONFIG};
 use crate::cache::kept::Bounded as _;
 
@@ -123,7 +123,7 @@ impl HubCache {
         })
     }
 
-    fn scope_of(&self, (namespace, _): &ClusterKey) -> Option<&Scope> {
+    fn scope_of(&self, (namespace, _): &ClusterKey) -> Option<&ScopeCache> {
         self.scopes.get(namespace).or_else(|| self.scopes.get(""))
     }
 }

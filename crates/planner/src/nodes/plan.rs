@@ -7,7 +7,7 @@ use globalps_core::names::GLOBAL_SECRET;
 use globalps_core::rollout::{Goal, Member, rejection};
 
 use super::abandoned::no_longer_abandoned;
-use super::assignments::{Scope, assignments};
+use super::assignments::{Batch, assignments};
 pub use super::course::{Aim, Hold};
 use super::course::{Course, course, keeps_selector};
 use super::forget::{Forget, forget, to_annotate};
@@ -207,7 +207,7 @@ impl Judgement<'_> {
         };
         if course.assigns {
             let all_restore = || plan.members.iter().all(|it| it.goal == Goal::Restore);
-            let scope = Scope {
+            let batch = Batch {
                 next: (!is_held).then_some(&next.step.next),
                 restores: if is_held {
                     recorded.is_restoring()
@@ -216,7 +216,7 @@ impl Judgement<'_> {
                 },
                 for_new_nodes: written.for_new_nodes,
             };
-            plan.assignments = assignments(&states, nodes, &plan.members, scope, clock.now);
+            plan.assignments = assignments(&states, nodes, &plan.members, batch, clock.now);
         }
         let is_restored = plan.assignments.is_empty() && plan.members.iter().all(Member::is_done);
         if plan.aim == Aim::Reach(Goal::Restore) && is_restored {
