@@ -10,7 +10,7 @@ use super::output::{Output, may_watch};
 use super::pull_secret;
 use super::status_namespaces;
 use crate::cli::{Connection, Form, Status as Args};
-use crate::cluster::facts::Scope;
+use crate::cluster::facts::NodeFilter;
 use crate::cluster::{
     Cluster, Facts, Sight, hypershift, installed, must_watch, must_watch_if_known,
 };
@@ -29,7 +29,7 @@ use crate::view::table;
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
     let how = Output::new(&args.output, args.no_headers);
-    let scope = Scope {
+    let filter = NodeFilter {
         names: args.node.clone(),
         selector: args.selector.clone(),
     };
@@ -43,16 +43,16 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
         return status_namespaces::show(&cluster, args).await;
     }
     if args.watch {
-        return follow_some(&cluster, Follow::watch(), scope).await;
+        return follow_some(&cluster, Follow::watch(), filter).await;
     }
     if !args.wait {
-        return show(&cluster, how, scope).await;
+        return show(&cluster, how, filter).await;
     }
     let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
-    let waited = follow_some(&cluster, wait, scope.clone()).await;
+    let waited = follow_some(&cluster, wait, filter.clone()).await;
     after(wait.stream, waited, async || {
         let now = cluster.now();
-        let facts = Facts::observe_some(&cluster, scope).await?;
+        let facts = Facts::observe_some(&cluster, filter).await?;
         let status = with_health(&cluster, &facts, now).await?;
         print(printer, &status, now, how).map(drop)
     })
@@ -76,8 +76,12 @@ pub(super) async fn after(
 }
 
 /// One look. Says no where not every node is synced.
-pub(super) async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit> {
-    let facts = Facts::observe_some(cluster, scope).await?;
+pub(super) async fn show(
+    cluster: &Cluster<'_>,
+    how: Output<'_>,
+    filter: NodeFilter,
+) -> Result<Exit> {
+    let facts = Facts::observe_some(cluster, filter).await?;
     if !facts.installed
         && let Some(found) = hypershift::look(cluster).await?
     {

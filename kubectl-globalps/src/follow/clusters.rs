@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::live::{Changes, Follow, changes};
 use super::{Target, View};
-use crate::cluster::fleet::{Facts, Scope, watch};
+use crate::cluster::fleet::{Facts, FleetFilter, watch};
 use crate::cluster::{Cluster, Program};
 use crate::error::{Exit, Result};
 use crate::terminal::Layout;
@@ -13,10 +13,14 @@ use crate::view::fleet::verdict::{Goal, advice, command, is_stale, verdict};
 use crate::view::fleet::{FleetStatus, is_ready, table};
 use crate::view::members::{Advice, Verdict};
 
-pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>, scope: Scope) -> Result<Exit> {
+pub(crate) async fn follow(
+    cluster: &Cluster<'_>,
+    how: Follow<Goal>,
+    filter: FleetFilter,
+) -> Result<Exit> {
     let clusters = Clusters {
         cluster,
-        scope,
+        filter,
         goal: how.goal,
         shown: Vec::new(),
     };
@@ -25,7 +29,7 @@ pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>, scope: Scop
 
 struct Clusters<'a> {
     cluster: &'a Cluster<'a>,
-    scope: Scope,
+    filter: FleetFilter,
     /// `None`: nobody waits for an end, whose error would name the reason.
     goal: Option<Goal>,
     shown: Vec<FleetStatus>,
@@ -39,7 +43,7 @@ impl<'a> Target<'a> for Clusters<'a> {
     const CONTINUES: &'static str = "the hub continues the rollout";
 
     async fn look(&self) -> Result<Option<Facts>> {
-        match Facts::observe(self.cluster, self.scope.clone()).await {
+        match Facts::observe(self.cluster, self.filter.clone()).await {
             Err(failure) if failure.is(404) && self.goal == Some(Goal::Removed) => Ok(None),
             facts => facts.map(Some),
         }
@@ -49,8 +53,8 @@ impl<'a> Target<'a> for Clusters<'a> {
         let fleets = watch::<FleetPullSecret>(
             self.cluster,
             "watch the FleetPullSecrets",
-            self.scope.all_namespaces,
-            self.scope.fleet.clone(),
+            self.filter.all_namespaces,
+            self.filter.fleet.clone(),
         );
         let doing = "watch the ClusterPullSecrets";
         let objects = watch::<ClusterPullSecret>(self.cluster, doing, facts.is_wide, None);
@@ -65,7 +69,13 @@ impl<'a> Target<'a> for Clusters<'a> {
         let text = if let Some(layout) = layout {
             let advice = all.first().and_then(news);
             let advice = advice.filter(|_| self.goal.is_none());
-            vec![table::text(&all, &self.scope, now, layout, advice.as_ref())]
+            vec![table::text(
+                &all,
+                &self.filter,
+                now,
+                layout,
+                advice.as_ref(),
+            )]
         } else {
             table::changes(&self.shown, &all)
         };
@@ -96,7 +106,7 @@ impl<'a> Target<'a> for Clusters<'a> {
 
 impl Clusters<'_> {
     fn verdict(&self, all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict<String> {
-        match &self.scope.fleet {
+        match &self.filter.fleet {
             Some(name) if goal == Goal::Synced && all.is_empty() => Verdict::Stuck {
                 reason: format!(
                     "FleetPullSecret `{}/{name}` was deleted meanwhile",

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::live::{Changes, Follow, changes};
 use super::skipped::Skipped;
 use super::{Target, View};
-use crate::cluster::facts::{Scope, watch_global, watch_secret};
+use crate::cluster::facts::{NodeFilter, watch_global, watch_secret};
 use crate::cluster::syncers::look;
 use crate::cluster::{Cluster, Facts, NOT_INSTALLED, Program};
 use crate::error::{Exit, Failure, Result};
@@ -20,18 +20,18 @@ use crate::view::table;
 
 /// Follows all nodes.
 pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>) -> Result<Exit> {
-    follow_some(cluster, how, Scope::default()).await
+    follow_some(cluster, how, NodeFilter::default()).await
 }
 
 /// Follows some nodes.
 pub(crate) async fn follow_some(
     cluster: &Cluster<'_>,
     how: Follow<Goal>,
-    scope: Scope,
+    filter: NodeFilter,
 ) -> Result<Exit> {
     let nodes = Nodes {
         cluster,
-        scope,
+        filter,
         goal: how.goal,
         shown: Vec::new(),
         has_hinted: false,
@@ -43,7 +43,7 @@ pub(crate) async fn follow_some(
 
 struct Nodes<'a> {
     cluster: &'a Cluster<'a>,
-    scope: Scope,
+    filter: NodeFilter,
     /// `None`: nobody waits for an end, whose error would name the reason.
     goal: Option<Goal>,
     shown: Vec<Row>,
@@ -64,7 +64,7 @@ impl<'a> Target<'a> for Nodes<'a> {
         "the rollout continues; follow it with `kubectl globalps status --watch`";
 
     async fn look(&self) -> Result<Option<Facts>> {
-        let facts = Facts::observe_some(self.cluster, self.scope.clone()).await?;
+        let facts = Facts::observe_some(self.cluster, self.filter.clone()).await?;
         if !facts.installed {
             return Err(Failure::no(NOT_INSTALLED.0, NOT_INSTALLED.1));
         }

@@ -165,7 +165,7 @@ impl Facts {
     pub(crate) fn statuses(&self) -> Vec<FleetStatus> {
         let one = |fleet: &FleetPullSecret| {
             let objects = self.objects.iter().map(|(_, object)| object);
-            FleetStatus::of(fleet, objects, &self.scope.clusters)
+            FleetStatus::of(fleet, objects, &self.filter.clusters)
         };
         self.fleets.iter().map(|(_, fleet)| one(fleet)).collect()
     }

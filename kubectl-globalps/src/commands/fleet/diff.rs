@@ -11,7 +11,7 @@ use super::super::undo::own_revision;
 use super::status::missing;
 use crate::cli::{Connection, FleetDiff};
 use crate::cluster::client::Cluster;
-use crate::cluster::fleet::{Facts, Scope};
+use crate::cluster::fleet::{Facts, FleetFilter};
 use crate::credentials::file::read;
 use crate::credentials::manifest::proposed;
 use crate::error::{Exit, Failure, Result};
@@ -55,11 +55,11 @@ async fn compare(
     args: &FleetDiff,
     file: Option<DockerConfig>,
 ) -> Result<Option<(Difference, InForce, DockerConfig)>> {
-    let scope = Scope {
+    let filter = FleetFilter {
         clusters: args.clusters.clone(),
-        ..Scope::of(&args.fleet)
+        ..FleetFilter::of(&args.fleet)
     };
-    let facts = Facts::observe(hub, scope).await?;
+    let facts = Facts::observe(hub, filter).await?;
     let statuses = facts.statuses();
     let mut fleets = facts.fleets.iter();
     let (Some((_, fleet)), Some(status)) = (fleets.next(), statuses.first()) else {

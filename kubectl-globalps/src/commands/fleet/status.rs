@@ -5,7 +5,7 @@ use super::super::status::after;
 use super::wait::taken_up;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
-use crate::cluster::fleet::{Facts, Scope};
+use crate::cluster::fleet::{Facts, FleetFilter};
 use crate::error::{Exit, Failure, Result};
 use crate::follow::clusters::follow;
 use crate::follow::live::Follow;
@@ -17,44 +17,44 @@ use crate::view::fleet::{FleetStatus, Overview, is_named, is_ready};
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
     let how = Output::new(&args.output, args.no_headers);
-    let scope = Scope {
+    let filter = FleetFilter {
         fleet: args.fleet.clone(),
         clusters: args.clusters.clone(),
         all_namespaces: args.all_namespaces,
     };
     let cluster = Cluster::connect(flags, printer)?;
     if args.watch {
-        return follow(&cluster, Follow::watch(), scope).await;
+        return follow(&cluster, Follow::watch(), filter).await;
     }
     if !args.wait {
-        return show(&cluster, how, scope).await;
+        return show(&cluster, how, filter).await;
     }
     let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
-    match Facts::observe(&cluster, scope.clone()).await {
+    match Facts::observe(&cluster, filter.clone()).await {
         // The wait outlasts it.
         Err(failure) if failure.may_pass() => {}
         facts => {
             unknown(&facts?)?;
-            if let Some(name) = &scope.fleet {
+            if let Some(name) = &filter.fleet {
                 taken_up(&cluster, name, args.timeout).await?;
             }
         }
     }
-    let waited = follow(&cluster, wait, scope.clone()).await;
+    let waited = follow(&cluster, wait, filter.clone()).await;
     after(wait.stream, waited, async || {
-        let facts = Facts::observe(&cluster, scope).await?;
-        print(&cluster, &facts.statuses(), &facts.scope, how)
+        let facts = Facts::observe(&cluster, filter).await?;
+        print(&cluster, &facts.statuses(), &facts.filter, how)
     })
     .await
 }
 
-async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit> {
-    let facts = Facts::observe(cluster, scope).await?;
+async fn show(cluster: &Cluster<'_>, how: Output<'_>, filter: FleetFilter) -> Result<Exit> {
+    let facts = Facts::observe(cluster, filter).await?;
     unknown(&facts)?;
     let all = facts.statuses();
     let printer = cluster.printer();
     if all.is_empty() && how.is_table() {
-        let (place, hint) = if facts.scope.all_namespaces {
+        let (place, hint) = if facts.filter.all_namespaces {
             let hint = "`kubectl globalps fleet add --help` shows how to create one";
             (String::new(), hint)
         } else {
@@ -65,7 +65,7 @@ async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Ex
         printer.hint(hint);
         return Ok(Exit::No);
     }
-    print(cluster, &all, &facts.scope, how)?;
+    print(cluster, &all, &facts.filter, how)?;
     for (message, hint) in all.iter().filter_map(advice) {
         if how.is_table() {
             printer.note("");
@@ -79,10 +79,10 @@ async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Ex
 /// Clusters that were named and are not there.
 fn unknown(facts: &Facts) -> Result<()> {
     let statuses = facts.statuses();
-    let Some(status) = statuses.first().filter(|_| facts.scope.fleet.is_some()) else {
+    let Some(status) = statuses.first().filter(|_| facts.filter.fleet.is_some()) else {
         return Ok(());
     };
-    missing(&facts.scope.clusters, status)
+    missing(&facts.filter.clusters, status)
 }
 
 /// The status of the fleet with these clusters, or with all of them. `None`: there is no fleet.
@@ -91,11 +91,11 @@ pub(in crate::commands) async fn of_clusters(
     fleet: &str,
     clusters: &[String],
 ) -> Result<Option<FleetStatus>> {
-    let scope = Scope {
+    let filter = FleetFilter {
         clusters: clusters.to_owned(),
-        ..Scope::of(fleet)
+        ..FleetFilter::of(fleet)
     };
-    let facts = Facts::observe(cluster, scope).await?;
+    let facts = Facts::observe(cluster, filter).await?;
     let Some(status) = facts.statuses().into_iter().next() else {
         return Ok(None);
     };
@@ -129,16 +129,16 @@ pub(in crate::commands) fn missing(named: &[String], status: &FleetStatus) -> Re
 pub(super) fn print(
     cluster: &Cluster<'_>,
     all: &[FleetStatus],
-    scope: &Scope,
+    filter: &FleetFilter,
     how: Output<'_>,
 ) -> Result<()> {
     let printer = cluster.printer();
     let text = || {
         let now = cluster.now();
-        printer.painted(&text(all, scope, now, how.layout(printer), None));
+        printer.painted(&text(all, filter, now, how.layout(printer), None));
     };
     if let [status] = all
-        && scope.fleet.is_some()
+        && filter.fleet.is_some()
     {
         let clusters = status.managed();
         let names = clusters.map(|row| format!("clusterpullsecret.globalps.io/{}", row.object));

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Secret;
 
 use super::super::wait::until_reported;
 use crate::cli::{FleetWait, Span};
-use crate::cluster::fleet::{Scope, find};
+use crate::cluster::fleet::{FleetFilter, find};
 use crate::cluster::{Cluster, Program};
 use crate::error::{Exit, Result};
 use crate::follow::clusters::follow;
@@ -32,7 +32,7 @@ pub(in crate::commands) async fn follow_clusters_if(
         return Ok(Exit::Done);
     }
     let how = Follow::until(goal, wait.timeout, Stream::Err);
-    follow(cluster, how, Scope::of(fleet)).await
+    follow(cluster, how, FleetFilter::of(fleet)).await
 }
 
 /// Waits until the hub has reported on the source Secret and the spec as they are now.

@@ -15,7 +15,7 @@ use jiff::SignedDuration;
 
 use super::conditions::NAMESPACES;
 use super::*;
-use crate::cluster::facts::{Lost, NodeFacts, Scope, SecretVersion, Store};
+use crate::cluster::facts::{Lost, NodeFacts, NodeFilter, SecretVersion, Store};
 use crate::view::members::Verdict;
 
 fn at(text: &str) -> Timestamp {
@@ -119,21 +119,21 @@ fn ready() -> Facts {
 
 #[test]
 fn a_node_that_was_named_and_is_not_there_is_not_ready() {
-    let scope = |names: &[&str], selector: Option<&str>| Scope {
+    let filter = |names: &[&str], selector: Option<&str>| NodeFilter {
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         selector: selector.map(str::to_owned),
     };
-    for (scope, missing) in [
-        (scope(&[], None), None),
-        (scope(&["node-1"], None), None),
-        (scope(&["node-1", "new"], None), Some("no node `new`")),
-        (scope(&["new"], None), Some("no node `new`")),
-        (scope(&[], Some("a=b")), Some("no node with such labels")),
+    for (filter, missing) in [
+        (filter(&[], None), None),
+        (filter(&["node-1"], None), None),
+        (filter(&["node-1", "new"], None), Some("no node `new`")),
+        (filter(&["new"], None), Some("no node `new`")),
+        (filter(&[], Some("a=b")), Some("no node with such labels")),
     ] {
         let mut facts = ready();
-        facts.scope = scope;
+        facts.filter = filter;
         let status = Status::of(&facts, now());
-        assert_eq!(status.ready, missing.is_none(), "{:?}", facts.scope);
+        assert_eq!(status.ready, missing.is_none(), "{:?}", facts.filter);
         let expected = if missing.is_none() {
             Verdict::Done
         } else {
@@ -142,7 +142,7 @@ fn a_node_that_was_named_and_is_not_there_is_not_ready() {
         assert_eq!(verdict(&facts, Goal::Synced, &status), expected);
         let advice = advice(&facts, &status).map(|(message, _)| message);
         let is_named = advice.is_some_and(|it| missing.is_some_and(|missing| it.contains(missing)));
-        assert_eq!(is_named, missing.is_some(), "{:?}", facts.scope);
+        assert_eq!(is_named, missing.is_some(), "{:?}", facts.filter);
     }
 }
 
