@@ -9,13 +9,13 @@ use globalps_planner::nodes::plan::{Aim, Plan};
 use globalps_planner::refused::title;
 
 use super::Controller;
-use super::reconcile::Facts;
+use super::reconcile::Decisions;
 use crate::objects::agents::{Leftover, Removal};
 
 impl Controller {
     /// Writes the Secrets. Data that `global-pull-secret` will no longer have is saved elsewhere first; if that fails, the rotation
     /// goes first, and this leader saves it later.
-    pub(super) async fn write_content(&mut self, plan: &Plan, facts: &Facts) {
+    pub(super) async fn write_content(&mut self, plan: &Plan, decisions: &Decisions) {
         let applier = Arc::clone(&self.applier);
         let is_kept = plan.keeps_content();
         if !is_kept {
@@ -35,7 +35,7 @@ impl Controller {
         }
         if let Some(write) = &self.earlier.history {
             let keep = async {
-                let slots = applier.history(facts.spec.history_limit).await?;
+                let slots = applier.history(decisions.spec.history_limit).await?;
                 applier.keep(history::slot_for(write, &slots), write).await
             };
             let kept = self.refusals.one("history".to_owned(), keep).await;
@@ -43,7 +43,7 @@ impl Controller {
                 self.earlier.history = None;
             }
         }
-        if facts.forgets_rolled_out {
+        if decisions.forgets_rolled_out {
             let object = Leftover::Secret(ROLLED_OUT_SECRET.to_owned());
             self.remove([object]).await;
         } else if let Some(write) = &self.earlier.rolled_out {
