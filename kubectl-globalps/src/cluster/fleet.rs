@@ -35,7 +35,7 @@ impl FleetFilter {
 
 /// Objects by `NAMESPACE/NAME`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct FleetFacts {
     pub fleets: Store<FleetPullSecret>,
     pub objects: Store<ClusterPullSecret>,
     pub filter: FleetFilter,
@@ -43,7 +43,7 @@ pub(crate) struct Facts {
     pub is_wide: bool,
 }
 
-impl Facts {
+impl FleetFacts {
     pub(crate) async fn observe(cluster: &Cluster<'_>, filter: FleetFilter) -> Result<Self> {
         let mut facts = Self {
             filter,

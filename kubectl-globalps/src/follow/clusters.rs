@@ -4,8 +4,8 @@ use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use jiff::Timestamp;
 
 use super::live::{Changes, Follow, changes};
-use super::{Target, View};
-use crate::cluster::fleet::{Facts, FleetFilter, watch};
+use super::{Members, View};
+use crate::cluster::fleet::{FleetFacts, FleetFilter, watch};
 use crate::cluster::{Cluster, Program};
 use crate::error::{Exit, Result};
 use crate::terminal::Layout;
@@ -35,21 +35,21 @@ struct Clusters<'a> {
     shown: Vec<FleetStatus>,
 }
 
-impl<'a> Target<'a> for Clusters<'a> {
-    type Facts = Facts;
+impl<'a> Members<'a> for Clusters<'a> {
+    type Cached = FleetFacts;
     type Hint = String;
 
     const PROGRAM: Program = Program::Hub;
     const CONTINUES: &'static str = "the hub continues the rollout";
 
-    async fn look(&self) -> Result<Option<Facts>> {
-        match Facts::observe(self.cluster, self.filter.clone()).await {
+    async fn look(&self) -> Result<Option<FleetFacts>> {
+        match FleetFacts::observe(self.cluster, self.filter.clone()).await {
             Err(failure) if failure.is(404) && self.goal == Some(Goal::Removed) => Ok(None),
             facts => facts.map(Some),
         }
     }
 
-    fn watch(&self, facts: &Facts) -> Vec<Changes<'a, Facts>> {
+    fn watch(&self, facts: &FleetFacts) -> Vec<Changes<'a, FleetFacts>> {
         let fleets = watch::<FleetPullSecret>(
             self.cluster,
             "watch the FleetPullSecrets",
@@ -64,7 +64,7 @@ impl<'a> Target<'a> for Clusters<'a> {
         ]
     }
 
-    fn view(&mut self, facts: &Facts, now: Timestamp, layout: Option<Layout>) -> View<String> {
+    fn view(&mut self, facts: &FleetFacts, now: Timestamp, layout: Option<Layout>) -> View<String> {
         let all = facts.statuses();
         let text = if let Some(layout) = layout {
             let advice = all.first().and_then(news);
@@ -89,11 +89,11 @@ impl<'a> Target<'a> for Clusters<'a> {
         view
     }
 
-    fn last(&mut self, facts: &Facts, _: Timestamp) -> Vec<String> {
+    fn last(&mut self, facts: &FleetFacts, _: Timestamp) -> Vec<String> {
         facts.statuses().iter().map(table::headline).collect()
     }
 
-    async fn state(&mut self, facts: &Facts, _: Timestamp) -> Result<Advice> {
+    async fn state(&mut self, facts: &FleetFacts, _: Timestamp) -> Result<Advice> {
         let all = facts.statuses();
         let open = all.iter().find(|status| !status.fleet.ready);
         Ok(open.and_then(advice).unwrap_or_else(|| {

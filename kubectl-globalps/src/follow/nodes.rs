@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::live::{Changes, Follow, changes};
 use super::skipped::Skipped;
-use super::{Target, View};
+use super::{Members, View};
 use crate::cluster::facts::{NodeFilter, watch_global, watch_secret};
 use crate::cluster::syncers::look;
 use crate::cluster::{Cluster, Facts, NOT_INSTALLED, Program};
@@ -55,8 +55,8 @@ struct Nodes<'a> {
     skipped: Skipped,
 }
 
-impl<'a> Target<'a> for Nodes<'a> {
-    type Facts = Facts;
+impl<'a> Members<'a> for Nodes<'a> {
+    type Cached = Facts;
     type Hint = &'static str;
 
     const PROGRAM: Program = Program::Controller;

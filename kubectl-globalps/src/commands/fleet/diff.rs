@@ -11,7 +11,7 @@ use super::super::undo::own_revision;
 use super::status::missing;
 use crate::cli::{Connection, FleetDiff};
 use crate::cluster::client::Cluster;
-use crate::cluster::fleet::{Facts, FleetFilter};
+use crate::cluster::fleet::{FleetFacts, FleetFilter};
 use crate::credentials::file::read;
 use crate::credentials::manifest::proposed;
 use crate::error::{Exit, Failure, Result};
@@ -59,7 +59,7 @@ async fn compare(
         clusters: args.clusters.clone(),
         ..FleetFilter::of(&args.fleet)
     };
-    let facts = Facts::observe(hub, filter).await?;
+    let facts = FleetFacts::observe(hub, filter).await?;
     let statuses = facts.statuses();
     let mut fleets = facts.fleets.iter();
     let (Some((_, fleet)), Some(status)) = (fleets.next(), statuses.first()) else {

@@ -17,7 +17,7 @@ use super::undo;
 use crate::cli::completion::{Live, Suggestion};
 use crate::cli::{Connection, Fleet, FleetCommand};
 use crate::cluster::client::Cluster;
-use crate::cluster::fleet::{Facts, FleetFilter};
+use crate::cluster::fleet::{FleetFacts, FleetFilter};
 use crate::error::{Exit, Result};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::FleetStatus;
@@ -49,7 +49,7 @@ pub(super) async fn choices(
         Live::Fleets => FleetFilter::default(),
         _ => FleetFilter::of(fleet.map_or("", String::as_str)),
     };
-    let facts = Facts::observe(cluster, filter).await?;
+    let facts = FleetFacts::observe(cluster, filter).await?;
     if live == Live::FleetRevisions
         && let Some((_, fleet)) = facts.fleets.iter().next()
     {

@@ -5,7 +5,7 @@ use super::super::status::{advise, show, with_health};
 use super::member;
 use super::status::{missing, print};
 use crate::cli::{Connection, FleetStatus as Args, Form};
-use crate::cluster::fleet::{Facts as FleetFacts, FleetFilter};
+use crate::cluster::fleet::{FleetFacts, FleetFilter};
 use crate::cluster::{Cluster, Facts, facts};
 use crate::error::{Exit, Failure, Result};
 use crate::follow::live::Follow;

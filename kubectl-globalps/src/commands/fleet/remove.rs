@@ -6,7 +6,7 @@ use kube::ResourceExt as _;
 use super::super::attempts::until_written;
 use super::wait::follow_clusters_if;
 use crate::cli::{Connection, FleetRemove};
-use crate::cluster::fleet::{Facts, FleetFilter, find};
+use crate::cluster::fleet::{FleetFacts, FleetFilter, find};
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::{Printer, confirm};
@@ -16,7 +16,7 @@ use crate::view::fleet::{FleetStatus, title};
 pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     let name = &args.fleet;
-    let facts = match Facts::observe(&cluster, FleetFilter::of(name)).await {
+    let facts = match FleetFacts::observe(&cluster, FleetFilter::of(name)).await {
         Err(failure) if failure.is(404) && args.ignore_not_found => {
             printer.note("there is nothing to remove");
             return Ok(Exit::Done);

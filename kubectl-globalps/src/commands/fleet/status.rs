@@ -5,7 +5,7 @@ use super::super::status::after;
 use super::wait::taken_up;
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
-use crate::cluster::fleet::{Facts, FleetFilter};
+use crate::cluster::fleet::{FleetFacts, FleetFilter};
 use crate::error::{Exit, Failure, Result};
 use crate::follow::clusters::follow;
 use crate::follow::live::Follow;
@@ -30,7 +30,7 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
         return show(&cluster, how, filter).await;
     }
     let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
-    match Facts::observe(&cluster, filter.clone()).await {
+    match FleetFacts::observe(&cluster, filter.clone()).await {
         // The wait outlasts it.
         Err(failure) if failure.may_pass() => {}
         facts => {
@@ -42,14 +42,14 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
     }
     let waited = follow(&cluster, wait, filter.clone()).await;
     after(wait.stream, waited, async || {
-        let facts = Facts::observe(&cluster, filter).await?;
+        let facts = FleetFacts::observe(&cluster, filter).await?;
         print(&cluster, &facts.statuses(), &facts.filter, how)
     })
     .await
 }
 
 async fn show(cluster: &Cluster<'_>, how: Output<'_>, filter: FleetFilter) -> Result<Exit> {
-    let facts = Facts::observe(cluster, filter).await?;
+    let facts = FleetFacts::observe(cluster, filter).await?;
     unknown(&facts)?;
     let all = facts.statuses();
     let printer = cluster.printer();
@@ -77,7 +77,7 @@ async fn show(cluster: &Cluster<'_>, how: Output<'_>, filter: FleetFilter) -> Re
 }
 
 /// Clusters that were named and are not there.
-fn unknown(facts: &Facts) -> Result<()> {
+fn unknown(facts: &FleetFacts) -> Result<()> {
     let statuses = facts.statuses();
     let Some(status) = statuses.first().filter(|_| facts.filter.fleet.is_some()) else {
         return Ok(());
@@ -95,7 +95,7 @@ pub(in crate::commands) async fn of_clusters(
         clusters: clusters.to_owned(),
         ..FleetFilter::of(fleet)
     };
-    let facts = Facts::observe(cluster, filter).await?;
+    let facts = FleetFacts::observe(cluster, filter).await?;
     let Some(status) = facts.statuses().into_iter().next() else {
         return Ok(None);
     };
