@@ -12,7 +12,7 @@ pub use super::course::{Aim, Hold};
 use super::course::{Course, course, keeps_selector};
 use super::forget::{Forget, forget, to_annotate};
 use super::input::Snapshot;
-use super::members::{Rollout, Target};
+use super::members::{Rollout, RolloutTarget};
 use super::selection::{resolved, resolved_for_rollout};
 use super::state::{NodeState, node_states};
 use super::written::{Written, cleaned_up, held, reached, restored};
@@ -78,7 +78,13 @@ pub fn judge<'a>(snapshot: &'a Snapshot<'a>) -> Judgement<'a> {
     } = snapshot;
     let (spec, before) = (&config.spec, recorded.global.as_ref());
     let states = node_states(snapshot);
-    let in_force = Rollout::of(&states, spec, recorded, before.map(Target::of), clock.now);
+    let in_force = Rollout::of(
+        &states,
+        spec,
+        recorded,
+        before.map(RolloutTarget::of),
+        clock.now,
+    );
     let resolved = resolved_for_rollout(spec, secrets, before, &in_force);
     let course = course(snapshot, before, resolved.desired.as_ref());
     Judgement {

@@ -6,7 +6,7 @@ use globalps_provider::Content;
 use jiff::Timestamp;
 
 use super::input::{Recorded, Snapshot};
-use super::members::{Rollout, Target};
+use super::members::{Rollout, RolloutTarget};
 use crate::content::history::HistoryWrite;
 use crate::content::resolve::{Desired, Resolved};
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
@@ -27,7 +27,7 @@ pub(super) struct Written {
 pub(super) fn held(recorded: &Recorded, next: &Rollout) -> Written {
     let older = recorded.rolled_out_revision;
     // The limits may not be the user's: what is recorded counts.
-    let for_new = |target: Target| {
+    let for_new = |target: RolloutTarget| {
         let outcome = Outcome {
             ledger: target.ledger,
             ..next.step.outcome

@@ -26,7 +26,7 @@ fn members(
     canary_passed: bool,
     provider_since: i64,
 ) -> Vec<Member> {
-    let target = Target {
+    let target = RolloutTarget {
         ledger: Ledger {
             canary_passed,
             ..Ledger::new(goal)
