@@ -13,7 +13,7 @@ use crate::error::{Result, allowed};
 /// `HyperShift`'s copy of the cluster's original pull secret.
 const ORIGINAL: &str = "original-pull-secret";
 
-pub(crate) struct Syncer {
+pub(crate) struct HyperShiftSyncer {
     pub daemon_set: DaemonSet,
     pub pods: Vec<Pod>,
     /// By name, whether it is there.
@@ -21,7 +21,7 @@ pub(crate) struct Syncer {
 }
 
 /// `None` if the cluster runs no such syncer.
-pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Syncer>> {
+pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<HyperShiftSyncer>> {
     let (daemon_sets, pods) = (cluster.api::<DaemonSet>(), cluster.api::<Pod>());
     let doing = "see whether HyperShift's own syncer runs";
     let found = cluster
@@ -40,7 +40,7 @@ pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Syncer>> {
         let found = cluster.call(&doing, api.get_metadata_opt(name)).await?;
         secrets.insert(name.to_owned(), found.is_some());
     }
-    Ok(Some(Syncer {
+    Ok(Some(HyperShiftSyncer {
         daemon_set,
         pods: pods.items,
         secrets,

@@ -18,7 +18,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::follow::live::Follow;
 use crate::follow::nodes::follow_some;
 use crate::terminal::printer::{Printer, Stream};
-use crate::view::hypershift::Seen;
+use crate::view::hypershift::HyperShiftStatus;
 use crate::view::listing::{Listing, RegistrySnapshot};
 use crate::view::status::{
     ADD, FOLLOW, Goal, Health, STALE, SYNCERS, State, Status, Summary, advice, missing,
@@ -85,7 +85,7 @@ pub(super) async fn show(
     if !facts.installed
         && let Some(found) = hypershift::look(cluster).await?
     {
-        return of_hypershift(cluster.printer(), &Seen::of(found), how.format);
+        return of_hypershift(cluster.printer(), &HyperShiftStatus::of(found), how.format);
     }
     let now = cluster.now();
     let status = with_health(cluster, &facts, now).await?;
@@ -100,9 +100,9 @@ pub(super) async fn show(
     Ok(exit)
 }
 
-fn of_hypershift(printer: &Printer, seen: &Seen, format: &Form) -> Result<Exit> {
-    printer.print(format, ("the status", seen), seen.names(), || {
-        printer.data(&seen.text());
+fn of_hypershift(printer: &Printer, status: &HyperShiftStatus, format: &Form) -> Result<Exit> {
+    printer.print(format, ("the status", status), status.names(), || {
+        printer.data(&status.text());
     })?;
     printer.note("this cluster runs HyperShift's own syncer: the state of its pods is shown; whether a node's file is written, and whether its kubelet uses it, is unknown");
     printer.hint("the log of a node's pod says more; globalps itself is not installed here, see `kubectl globalps install --help`");
