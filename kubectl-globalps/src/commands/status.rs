@@ -21,7 +21,7 @@ use crate::terminal::printer::{Printer, Stream};
 use crate::view::hypershift::HyperShiftStatus;
 use crate::view::listing::{Listing, RegistrySnapshot};
 use crate::view::status::{
-    ADD, FOLLOW, Goal, Health, STALE, SYNCERS, State, Status, Summary, advice, missing,
+    ADD, FOLLOW, Goal, Health, HealthState, STALE, SYNCERS, Status, Summary, advice, missing,
     of_credentials,
 };
 use crate::view::table;
@@ -170,7 +170,7 @@ pub(super) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
     // The phases of the nodes stay as they were.
     let gone = status.health.as_ref().filter(|_| status.ready);
     let gone = gone.and_then(Health::is_gone);
-    let is_down = health.is_some_and(|health| health.controller.state == State::Unhealthy);
+    let is_down = health.is_some_and(|health| health.controller.state == HealthState::Unhealthy);
     // A controller that is down is the cause, and has been named.
     let advice = advice.map(|(message, hint)| match health {
         Some(health) if is_down && [FOLLOW, STALE, ADD].contains(&hint.as_str()) => {

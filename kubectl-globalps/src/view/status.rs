@@ -30,7 +30,7 @@ pub(crate) use advice::{ADD, advice};
 pub(crate) use conditions::of_credentials;
 use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
-pub(crate) use health::{Health, State};
+pub(crate) use health::{Health, HealthState};
 pub(crate) use left::left;
 pub(crate) use renewal::renewal;
 use rows::rows;
