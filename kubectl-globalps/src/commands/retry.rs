@@ -13,7 +13,7 @@ use crate::cluster::annotate::annotate_and_print;
 use crate::cluster::{Cluster, must_watch, node_secrets, or_not_installed};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::printer::Printer;
-use crate::view::fleet::verdict::Goal;
+use crate::view::fleet::verdict::FleetGoal;
 use crate::view::fleet::{ClusterRow, FleetStatus};
 use crate::view::status::has_failed;
 
@@ -49,7 +49,7 @@ pub(super) async fn retry_clusters(
     if !retry::<ClusterPullSecret>(&cluster, &choose_clusters(&status), none).await? {
         return Ok(Exit::Done);
     }
-    follow_clusters_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+    follow_clusters_if(&cluster, &args.fleet, FleetGoal::Synced, &args.wait).await
 }
 
 /// What tries its revision again, and what doesn't.

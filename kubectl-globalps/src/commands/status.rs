@@ -21,7 +21,7 @@ use crate::terminal::printer::{Printer, Stream};
 use crate::view::hypershift::HyperShiftStatus;
 use crate::view::listing::{Listing, RegistrySnapshot};
 use crate::view::status::{
-    ADD, FOLLOW, Goal, Health, HealthState, STALE, SYNCERS, Status, Summary, advice, missing,
+    ADD, FOLLOW, Health, HealthState, NodesGoal, STALE, SYNCERS, Status, Summary, advice, missing,
     of_credentials,
 };
 use crate::view::table;
@@ -48,7 +48,7 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
     if !args.wait {
         return show(&cluster, how, filter).await;
     }
-    let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
+    let wait = Follow::until(NodesGoal::Synced, args.timeout, how.of_wait());
     let waited = follow_some(&cluster, wait, filter.clone()).await;
     after(wait.stream, waited, async || {
         let now = cluster.now();

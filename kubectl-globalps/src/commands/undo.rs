@@ -30,8 +30,8 @@ use crate::secret::effects::Differs;
 use crate::secret::history::{Revision, last_other};
 use crate::terminal::{Printer, confirm};
 use crate::view::fleet::title;
-use crate::view::fleet::verdict::Goal as GoalOfClusters;
-use crate::view::status::{ANOTHER_CHANGED, Goal};
+use crate::view::fleet::verdict::FleetGoal;
+use crate::view::status::{ANOTHER_CHANGED, NodesGoal};
 
 /// Of the source Secret of a hub.
 const IF_IMMUTABLE: &str = "delete it and create it again without `immutable: true`; meanwhile every cluster keeps what it has";
@@ -102,7 +102,7 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
         return Ok(Exit::Done);
     }
     withdraw(&cluster, number).await?;
-    let exit = follow_if(&cluster, Goal::Synced, &args.wait.rollout).await?;
+    let exit = follow_if(&cluster, NodesGoal::Synced, &args.wait.rollout).await?;
     if args.wait.rollout.wait && exit == Exit::Done {
         after_wait(&cluster, &restored, None, &args.wait).await?;
     }
@@ -161,7 +161,7 @@ pub(super) async fn undo_in_clusters(
     if args.wait.wait {
         taken_up(&cluster, &args.fleet, args.wait.timeout).await?;
     }
-    follow_clusters_if(&cluster, &args.fleet, GoalOfClusters::Synced, &args.wait).await
+    follow_clusters_if(&cluster, &args.fleet, FleetGoal::Synced, &args.wait).await
 }
 
 /// The revision of this number, or the newest that changes something on nodes that have what there is `now`. `hint`: from the numbers that are kept.

@@ -9,13 +9,13 @@ use crate::cluster::fleet::{FleetFacts, FleetFilter, watch};
 use crate::cluster::{Cluster, Program};
 use crate::error::{Exit, Result};
 use crate::terminal::Layout;
-use crate::view::fleet::verdict::{Goal, advice, command, is_stale, verdict};
+use crate::view::fleet::verdict::{FleetGoal, advice, command, is_stale, verdict};
 use crate::view::fleet::{FleetStatus, is_ready, table};
 use crate::view::members::{Advice, Verdict};
 
 pub(crate) async fn follow(
     cluster: &Cluster<'_>,
-    how: Follow<Goal>,
+    how: Follow<FleetGoal>,
     filter: FleetFilter,
 ) -> Result<Exit> {
     let clusters = Clusters {
@@ -31,7 +31,7 @@ struct Clusters<'a> {
     cluster: &'a Cluster<'a>,
     filter: FleetFilter,
     /// `None`: nobody waits for an end, whose error would name the reason.
-    goal: Option<Goal>,
+    goal: Option<FleetGoal>,
     shown: Vec<FleetStatus>,
 }
 
@@ -44,7 +44,7 @@ impl<'a> Members<'a> for Clusters<'a> {
 
     async fn look(&self) -> Result<Option<FleetFacts>> {
         match FleetFacts::observe(self.cluster, self.filter.clone()).await {
-            Err(failure) if failure.is(404) && self.goal == Some(Goal::Removed) => Ok(None),
+            Err(failure) if failure.is(404) && self.goal == Some(FleetGoal::Removed) => Ok(None),
             facts => facts.map(Some),
         }
     }
@@ -105,9 +105,9 @@ impl<'a> Members<'a> for Clusters<'a> {
 }
 
 impl Clusters<'_> {
-    fn verdict(&self, all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict<String> {
+    fn verdict(&self, all: &[FleetStatus], goal: FleetGoal, now: Timestamp) -> Verdict<String> {
         match &self.filter.fleet {
-            Some(name) if goal == Goal::Synced && all.is_empty() => Verdict::Stuck {
+            Some(name) if goal == FleetGoal::Synced && all.is_empty() => Verdict::Stuck {
                 reason: format!(
                     "FleetPullSecret `{}/{name}` was deleted meanwhile",
                     self.cluster.namespace

@@ -14,19 +14,19 @@ use crate::terminal::Layout;
 use crate::terminal::layout::nodes;
 use crate::view::members::Advice;
 use crate::view::status::{
-    About, FOLLOW, Goal, Row, SKIP, SYNCERS, Status, advice, is_stale, verdict,
+    About, FOLLOW, NodesGoal, Row, SKIP, SYNCERS, Status, advice, is_stale, verdict,
 };
 use crate::view::table;
 
 /// Follows all nodes.
-pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>) -> Result<Exit> {
+pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<NodesGoal>) -> Result<Exit> {
     follow_some(cluster, how, NodeFilter::default()).await
 }
 
 /// Follows some nodes.
 pub(crate) async fn follow_some(
     cluster: &Cluster<'_>,
-    how: Follow<Goal>,
+    how: Follow<NodesGoal>,
     filter: NodeFilter,
 ) -> Result<Exit> {
     let nodes = Nodes {
@@ -45,7 +45,7 @@ struct Nodes<'a> {
     cluster: &'a Cluster<'a>,
     filter: NodeFilter,
     /// `None`: nobody waits for an end, whose error would name the reason.
-    goal: Option<Goal>,
+    goal: Option<NodesGoal>,
     shown: Vec<Row>,
     /// The advice about a wait without an end was printed.
     has_hinted: bool,
@@ -130,7 +130,7 @@ impl<'a> Members<'a> for Nodes<'a> {
 
     async fn act(&mut self, facts: &Facts, now: Timestamp) -> Result<()> {
         let skips = self.goal
-            == Some(Goal::Restored {
+            == Some(NodesGoal::Restored {
                 skip_unreachable: true,
             });
         if !skips {
@@ -180,14 +180,14 @@ impl Nodes<'_> {
     }
 
     fn restores(&self) -> bool {
-        matches!(self.goal, Some(Goal::Restored { .. }))
+        matches!(self.goal, Some(NodesGoal::Restored { .. }))
     }
 
     /// Whether the view shows this advice. A wait reports it at the end, or at once if it has no time limit.
     fn is_news(&self, hint: &str) -> bool {
         match self.goal {
             None => hint != FOLLOW,
-            Some(Goal::Restored {
+            Some(NodesGoal::Restored {
                 skip_unreachable: false,
             }) => hint == SKIP,
             Some(_) => false,

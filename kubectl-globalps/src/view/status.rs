@@ -38,7 +38,7 @@ pub(crate) use rows::{Row, has_failed, stage};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
 pub(crate) use summary::Summary;
-pub(crate) use verdict::{ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, verdict};
+pub(crate) use verdict::{ANOTHER_CHANGED, NodesGoal, PAUSED, SELECTOR, verdict};
 
 /// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";

@@ -10,7 +10,7 @@ use crate::cluster::fleet::{FleetFacts, FleetFilter, find};
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
 use crate::terminal::{Printer, confirm};
-use crate::view::fleet::verdict::{Goal, clusters, command};
+use crate::view::fleet::verdict::{FleetGoal, clusters, command};
 use crate::view::fleet::{FleetStatus, title};
 
 pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printer) -> Result<Exit> {
@@ -33,7 +33,7 @@ pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printe
             "FleetPullSecret `{}` is being deleted already",
             title(fleet)
         ));
-        return follow_clusters_if(&cluster, name, Goal::Removed, &args.wait).await;
+        return follow_clusters_if(&cluster, name, FleetGoal::Removed, &args.wait).await;
     }
     for line in effects(fleet, status) {
         printer.note(line);
@@ -41,7 +41,7 @@ pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printe
     confirm(&cluster.title(), &question(fleet, status), args.yes)?;
     delete(&cluster, fleet).await?;
     printer.data(&format!("fleetpullsecret.globalps.io/{name} deleted"));
-    follow_clusters_if(&cluster, name, Goal::Removed, &args.wait).await
+    follow_clusters_if(&cluster, name, FleetGoal::Removed, &args.wait).await
 }
 
 /// What happens to the Secret in the clusters, a sentence each.

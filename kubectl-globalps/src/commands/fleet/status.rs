@@ -11,7 +11,7 @@ use crate::follow::clusters::follow;
 use crate::follow::live::Follow;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::table::text;
-use crate::view::fleet::verdict::{Goal, advice};
+use crate::view::fleet::verdict::{FleetGoal, advice};
 use crate::view::fleet::{FleetStatus, Overview, is_named, is_ready};
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
@@ -29,7 +29,7 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
     if !args.wait {
         return show(&cluster, how, filter).await;
     }
-    let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
+    let wait = Follow::until(FleetGoal::Synced, args.timeout, how.of_wait());
     match FleetFacts::observe(&cluster, filter.clone()).await {
         // The wait outlasts it.
         Err(failure) if failure.may_pass() => {}

@@ -11,20 +11,20 @@ use crate::error::{Exit, Result};
 use crate::follow::clusters::follow;
 use crate::follow::live::Follow;
 use crate::terminal::printer::Stream;
-use crate::view::fleet::verdict::Goal;
+use crate::view::fleet::verdict::FleetGoal;
 
 /// Follows the rollout where that was asked for, and else says how to.
 pub(in crate::commands) async fn follow_clusters_if(
     cluster: &Cluster<'_>,
     fleet: &str,
-    goal: Goal,
+    goal: FleetGoal,
     wait: &FleetWait,
 ) -> Result<Exit> {
     if !wait.wait {
         let flag = format!(" -n {}", cluster.namespace);
         let what = match goal {
-            Goal::Synced => "rollout",
-            Goal::Removed => "removal",
+            FleetGoal::Synced => "rollout",
+            FleetGoal::Removed => "removal",
         };
         cluster.printer().note(format_args!(
             "follow the {what} with `kubectl globalps fleet status {fleet}{flag} --watch`"
