@@ -6,7 +6,7 @@ use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecr
 use globalps_core::decode::Unreadable;
 use globalps_core::names::{FLEET_LABEL, fleet_revision};
 use globalps_planner::clusters::input::{ClusterKey, Drift, Hidden, fleet_title};
-use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::revision::FleetRevision;
 use globalps_planner::clusters::shard::Shard;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
@@ -237,7 +237,7 @@ impl HubCache {
     }
 
     /// The hub writes this revision now. The response may get lost.
-    pub(super) fn expect_revision(&mut self, fleet: &FleetPullSecret, revision: &Revision) {
+    pub(super) fn expect_revision(&mut self, fleet: &FleetPullSecret, revision: &FleetRevision) {
         let (namespace, name) = key(fleet);
         let key = format!("{namespace}/{}", fleet_revision(&name, revision.number));
         if let Some(scope) = self.scope_mut(&namespace) {
@@ -303,8 +303,8 @@ impl HubCache {
     }
 
     /// Oldest first. Without revisions of an earlier `FleetPullSecret` with the same name that are not yet garbage-collected.
-    pub(super) fn revisions(&self, fleet: &FleetPullSecret) -> Vec<Revision> {
-        let mut revisions: Vec<Revision> = self
+    pub(super) fn revisions(&self, fleet: &FleetPullSecret) -> Vec<FleetRevision> {
+        let mut revisions: Vec<FleetRevision> = self
             .revisions_of(fleet)
             .map(|it| it.revision.clone())
             .filter(|it| it.number > 0)

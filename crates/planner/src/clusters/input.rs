@@ -15,7 +15,7 @@ use kube::core::{Selector, SelectorExt as _};
 use super::clock::ClusterClock;
 use super::installation::Installation;
 use super::member::ReasonAndMessage;
-use super::revision::Revision;
+use super::revision::FleetRevision;
 use super::trust::Trust;
 use crate::content::source::{Data, Source, Verdict};
 use crate::refused::{self, Failure, Failures};
@@ -77,7 +77,7 @@ pub struct FleetInput<'a> {
     /// What to install in the clusters; `Err`: the message if it can't be installed.
     pub install: Result<Option<Arc<Installation>>, String>,
     /// Oldest first.
-    pub revisions: Vec<Revision>,
+    pub revisions: Vec<FleetRevision>,
     /// Random id for the revision that this plan may write.
     pub new_id: RevisionId,
     /// Names of Secrets that are named like its revisions and have another owner, e.g. an earlier `FleetPullSecret` with its name.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION};
 use globalps_core::names::fleet_revision;
 use globalps_core::reasons::Reason;
-use globalps_core::rollout::{self, Goal, Ledger, Member, Outcome, Progress, Step};
+use globalps_core::rollout::{self, Goal, Ledger, Member, Outcome, Progress, Revision, Step};
 use kube::ResourceExt as _;
 
 use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
@@ -15,7 +15,7 @@ use super::input::{ClusterKey, ClusterView, FleetInput, Selection, title};
 use super::limits::{limits, too_many};
 use super::member::ReasonAndMessage;
 use super::progress::{Context, has_nothing, member};
-use super::revision::{Revision, outdated};
+use super::revision::{FleetRevision, outdated};
 use crate::content::source::{Data, Verdict};
 
 /// Maximum number of assignments in one plan.
@@ -56,11 +56,11 @@ pub struct FleetPlan {
     /// Why no new revision is written; `None`: nothing prevents it.
     pub hold: Option<Hold>,
     /// Newest revision; `NONE`: none.
-    pub revision: rollout::Revision,
+    pub revision: Revision,
     /// Enough canaries have had it, as recorded.
     pub canary_passed: bool,
     /// Revisions to write before anything else.
-    pub revisions: Vec<Revision>,
+    pub revisions: Vec<FleetRevision>,
     /// Why the source's content was rolled back, if that is why other content is in force.
     pub rolled_back: Option<String>,
     /// Numbers of revisions to delete.
@@ -84,17 +84,18 @@ pub struct FleetPlan {
 /// Decides everything for one fleet. Pure: the same input has the same plan.
 pub fn plan(input: &FleetInput) -> FleetPlan {
     let mut plan = rollout(input);
-    let is_written = |known: &Revision| plan.revisions.iter().any(|it| it.number == known.number);
-    let changed = |known: &&Revision| input.drift.revisions.contains(&known.number);
+    let is_written =
+        |known: &FleetRevision| plan.revisions.iter().any(|it| it.number == known.number);
+    let changed = |known: &&FleetRevision| input.drift.revisions.contains(&known.number);
     let changed = input.revisions.iter().filter(changed);
-    let reverted: Vec<Revision> = changed.filter(|it| !is_written(it)).cloned().collect();
+    let reverted: Vec<FleetRevision> = changed.filter(|it| !is_written(it)).cloned().collect();
     plan.revisions.extend(reverted);
     plan
 }
 
 fn rollout(input: &FleetInput) -> FleetPlan {
     let (verdict, data) = input.validated();
-    let newest = input.revisions.last().map(Revision::revision);
+    let newest = input.revisions.last().map(FleetRevision::revision);
     let mut plan = FleetPlan {
         verdict,
         hold: None,
@@ -185,7 +186,7 @@ fn rollout(input: &FleetInput) -> FleetPlan {
 }
 
 /// How far the revision got that another one replaces now: clusters may have reported since its progress was written.
-fn outcome(input: &FleetInput, selection: &Selection, plan: &FleetPlan) -> Option<Revision> {
+fn outcome(input: &FleetInput, selection: &Selection, plan: &FleetPlan) -> Option<FleetRevision> {
     let replaced = input.revisions.last()?;
     let mut plan = plan.clone();
     with_members(input, selection, &mut plan);
@@ -193,7 +194,7 @@ fn outcome(input: &FleetInput, selection: &Selection, plan: &FleetPlan) -> Optio
     let revision = with_progress(input, replaced, &members, step.outcome)?;
     // Another revision replaces it already.
     let rejected = replaced.rejected.clone();
-    let revision = Revision {
+    let revision = FleetRevision {
         rejected,
         ..revision
     };
@@ -202,7 +203,7 @@ fn outcome(input: &FleetInput, selection: &Selection, plan: &FleetPlan) -> Optio
 
 enum Next {
     Same,
-    New(Revision),
+    New(FleetRevision),
     Hold(Hold),
 }
 
@@ -221,7 +222,7 @@ fn next_revision(input: &FleetInput, data: Option<&Data>) -> Next {
         Err(reason) => return Next::Hold(Hold::Install(reason.clone())),
     };
     let (content, install) = desired(input, data, install);
-    let is_same = |newest: &Revision| {
+    let is_same = |newest: &FleetRevision| {
         newest.revision().is_identified() && newest.is_equivalent(&content, install.as_deref())
     };
     if newest.is_some_and(is_same) {
@@ -229,8 +230,8 @@ fn next_revision(input: &FleetInput, data: Option<&Data>) -> Next {
     }
     match next_number(input, newest.map_or(0, |newest| newest.number)) {
         Some(number) => {
-            let revision = rollout::Revision::new(number, input.new_id);
-            Next::New(Revision::new(revision, content, install))
+            let revision = Revision::new(number, input.new_id);
+            Next::New(FleetRevision::new(revision, content, install))
         }
         None => Next::Hold(Hold::NoRevisionLeft),
     }
@@ -316,7 +317,7 @@ fn with_members(input: &FleetInput, selection: &Selection, plan: &mut FleetPlan)
 
 /// The members, and the next step of the newest revision's rollout.
 fn stepped(input: &FleetInput, plan: &FleetPlan) -> (Vec<Member>, Step) {
-    let newest = input.revisions.last().map(Revision::ledger);
+    let newest = input.revisions.last().map(FleetRevision::ledger);
     let ledger = newest.unwrap_or(Ledger::new(Goal::Revision(plan.revision)));
     let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
     let limits = limits(&input.fleet.spec.rollout);
@@ -327,11 +328,11 @@ fn stepped(input: &FleetInput, plan: &FleetPlan) -> (Vec<Member>, Step) {
 /// The newest revision with its progress: canary passed, rolled out, rejected. `None`: nothing changed.
 fn with_progress(
     input: &FleetInput,
-    newest: &Revision,
+    newest: &FleetRevision,
     members: &[Member],
     outcome: Outcome,
-) -> Option<Revision> {
-    let revision = Revision {
+) -> Option<FleetRevision> {
+    let revision = FleetRevision {
         canary_passed: outcome.ledger.canary_passed,
         rolled_out: outcome.ledger.rolled_out,
         rejected: rejected(input, newest, members, outcome).or(newest.rejected.clone()),

@@ -7,7 +7,7 @@ use globalps_core::api::{
 };
 use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::reasons::Reason;
-use globalps_core::rollout::RevisionId;
+use globalps_core::rollout::{Revision, RevisionId};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -39,7 +39,7 @@ struct Hub {
     fleet: FleetPullSecret,
     source: Source,
     install: Result<Option<Arc<Installation>>, String>,
-    revisions: Vec<Revision>,
+    revisions: Vec<FleetRevision>,
     foreign: BTreeSet<String>,
     clusters: BTreeMap<ClusterKey, ClusterView>,
     objects: BTreeMap<ClusterKey, ClusterPullSecret>,
@@ -108,13 +108,13 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
 }
 
 /// Number, content and marks: `p` canary passed, `r` rolled out, `x` rolled back.
-fn revision((number, content, marks): &(i64, &str, &str)) -> Revision {
+fn revision((number, content, marks): &(i64, &str, &str)) -> FleetRevision {
     let has = |mark: char| marks.contains(mark);
-    Revision {
+    FleetRevision {
         canary_passed: has('p') || has('r'),
         rolled_out: has('r').then_some(NOW),
         rejected: has('x').then(|| "it failed".to_owned()),
-        ..Revision::new(revision_of_test(*number), Arc::new(data(content)), None)
+        ..FleetRevision::new(revision_of_test(*number), Arc::new(data(content)), None)
     }
 }
 
@@ -1185,7 +1185,7 @@ fn a_cluster_with_unknown_content_is_not_new_and_gives_it_back() {
     let mut hub = hub(found(A), &[(1, A, "r")], "b=1:Synced -a=0");
     let mut unknown = object("a", "0:Pending", false);
     let status = unknown.status.get_or_insert_default();
-    status.set_in_force(rollout::Revision::new(1, RevisionId::UNKNOWN));
+    status.set_in_force(Revision::new(1, RevisionId::UNKNOWN));
     hub.objects.insert(key("a"), unknown);
     assert_eq!(hub.line(), "a=R", "it is not selected");
     let view = hub.clusters.get_mut(&key("a")).unwrap();
@@ -1202,15 +1202,15 @@ fn content_replaced_out_of_band_is_no_goal_nor_is_older_content() {
     let revisions = [(1, A, "r"), (2, B, "r"), (3, A, "p")];
     let mut hub = hub(found(A), &revisions, "a=3:Failed b=2:Synced c");
     hub.fleet.spec.rollout.on_failure = OnFailure::Rollback;
-    let unknown = rollout::Revision::new(2, RevisionId::UNKNOWN);
-    hub.revisions[1] = Revision::new(unknown, Arc::new(Data(None)), None);
+    let unknown = Revision::new(2, RevisionId::UNKNOWN);
+    hub.revisions[1] = FleetRevision::new(unknown, Arc::new(Data(None)), None);
     let plan = hub.plan();
     assert!(
         plan.revisions.iter().all(|it| it.rejected.is_none()),
         "{plan:?}"
     );
-    let unknown = rollout::Revision::new(3, RevisionId::UNKNOWN);
-    hub.revisions[2] = Revision::new(unknown, Arc::new(Data(None)), None);
+    let unknown = Revision::new(3, RevisionId::UNKNOWN);
+    hub.revisions[2] = FleetRevision::new(unknown, Arc::new(Data(None)), None);
     let title = revision_title(&hub.fleet, 4);
     refuse(&mut hub, &title);
     let plan = hub.plan();
