@@ -10,7 +10,7 @@ use crate::cluster::facts::was_additional_rolled_out;
 use crate::cluster::{Cluster, must_watch};
 use crate::error::{Exit, Failure, Result};
 use crate::secret::changes::{InForce, text};
-use crate::secret::history::{Revision, sorted};
+use crate::secret::history::{StoredRevision, sorted};
 use crate::terminal::printer::Printer;
 use crate::view::history::{History, Progress};
 
@@ -69,7 +69,7 @@ fn not_kept(number: i64, forgotten: i64) -> Failure {
 
 pub(super) struct Observed {
     /// Newest first.
-    pub revisions: Vec<Revision>,
+    pub revisions: Vec<StoredRevision>,
     pub in_force: InForce,
     /// See [`was_additional_rolled_out`].
     pub was_additional_rolled_out: bool,

@@ -27,7 +27,7 @@ use crate::secret::changes::{
     ChangeKind, InForce, RegistryChange, changes, reach_nodes, text_of_all,
 };
 use crate::secret::effects::Differs;
-use crate::secret::history::{Revision, last_other};
+use crate::secret::history::{StoredRevision, last_other};
 use crate::terminal::{Printer, confirm};
 use crate::view::fleet::title;
 use crate::view::fleet::verdict::FleetGoal;
@@ -166,11 +166,11 @@ pub(super) async fn undo_in_clusters(
 
 /// The revision of this number, or the newest that changes something on nodes that have what there is `now`. `hint`: from the numbers that are kept.
 fn choose<'a>(
-    revisions: &'a [Revision],
+    revisions: &'a [StoredRevision],
     number: Option<i64>,
     (now, in_force): (Option<&DockerConfig>, &InForce),
-    hint: impl Fn(&[Revision]) -> String,
-) -> Result<&'a Revision> {
+    hint: impl Fn(&[StoredRevision]) -> String,
+) -> Result<&'a StoredRevision> {
     let (found, missing) = match number {
         Some(number) => (
             revisions.iter().find(|revision| revision.number == number),
@@ -185,8 +185,8 @@ fn choose<'a>(
 }
 
 /// Revisions that may be gone back to, each with the time when all had it.
-pub(super) fn revision_choices(revisions: &[Revision]) -> Vec<Suggestion> {
-    let choice = |revision: &Revision| {
+pub(super) fn revision_choices(revisions: &[StoredRevision]) -> Vec<Suggestion> {
+    let choice = |revision: &StoredRevision| {
         let time = revision.rolled_out.map(|time| time.to_string());
         (revision.number.to_string(), time.unwrap_or_default())
     };
@@ -197,7 +197,7 @@ pub(super) fn revision_choices(revisions: &[Revision]) -> Vec<Suggestion> {
 pub(super) async fn revisions_of(
     cluster: &Cluster<'_>,
     fleet: &FleetPullSecret,
-) -> Result<Vec<Revision>> {
+) -> Result<Vec<StoredRevision>> {
     let labels = format!("{}={}", names::FLEET_LABEL, fleet.name_any());
     let api = cluster.api::<Secret>();
     let doing = format!("list the revisions of `{}`", title(fleet));
@@ -206,11 +206,11 @@ pub(super) async fn revisions_of(
     Ok(rolled_out(fleet, &secrets.items))
 }
 
-fn rolled_out(fleet: &FleetPullSecret, secrets: &[Secret]) -> Vec<Revision> {
+fn rolled_out(fleet: &FleetPullSecret, secrets: &[Secret]) -> Vec<StoredRevision> {
     let own = secrets
         .iter()
         .filter_map(|secret| own_revision(fleet, secret));
-    let mut revisions: Vec<Revision> = own
+    let mut revisions: Vec<StoredRevision> = own
         .filter(|revision| revision.rolled_out.is_some())
         .collect();
     revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
@@ -219,15 +219,15 @@ fn rolled_out(fleet: &FleetPullSecret, secrets: &[Secret]) -> Vec<Revision> {
 
 /// The hub rolls out only Secrets that this `FleetPullSecret` owns. Those of an earlier one with its name may hold a revoked
 /// password, and anybody who may create Secrets can give one the label and the annotations.
-pub(super) fn own_revision(fleet: &FleetPullSecret, secret: &Secret) -> Option<Revision> {
+pub(super) fn own_revision(fleet: &FleetPullSecret, secret: &Secret) -> Option<StoredRevision> {
     let uid = fleet.metadata.uid.as_ref()?;
     let owner = secret.owner_references().first()?;
-    let revision = Revision::of(secret).filter(|_| owner.uid == *uid)?;
+    let revision = StoredRevision::of(secret).filter(|_| owner.uid == *uid)?;
     let name = names::fleet_revision(&fleet.name_any(), revision.number);
     (secret.name_any() == name).then_some(revision)
 }
 
-fn kept(revisions: &[Revision]) -> String {
+fn kept(revisions: &[StoredRevision]) -> String {
     if revisions.is_empty() {
         return "no revision has been in force in every cluster yet".to_owned();
     }
@@ -243,7 +243,7 @@ struct RollBack<'a> {
     /// Name of the Secret, and key.
     place: (&'a str, &'a str),
     existing: Option<Secret>,
-    revision: &'a Revision,
+    revision: &'a StoredRevision,
     /// The message where the Secret means the same.
     already: String,
     /// The hint for an immutable Secret, if it is another one than for every Secret.

@@ -13,7 +13,7 @@ use crate::cli::{Asking, Connection, Named, PodName, Why};
 use crate::cluster::{Cluster, of_credentials};
 use crate::error::{Exit, Result, allowed};
 use crate::registry::Trust;
-use crate::secret::history::{Revision, sorted};
+use crate::secret::history::{StoredRevision, sorted};
 use crate::secret::pull::{Answer, Asked};
 use crate::secret::tried::{Origin, Tried};
 use crate::terminal::printer::{Printer, Stream, terminal_width};
@@ -130,7 +130,7 @@ type Answers = [(PullQuestion, Result<Pull, RegistryError>)];
 pub(super) struct PodFindings {
     pub answers: Vec<(PullQuestion, Result<Pull, RegistryError>)>,
     /// Earlier additional pull secrets, newest first.
-    pub earlier: Vec<Revision>,
+    pub earlier: Vec<StoredRevision>,
     pub adding: Adding,
     /// See [`asked_with`].
     pub asked_with: String,
@@ -142,7 +142,7 @@ pub(super) async fn earlier<'a>(
     shared: &Shared,
     mut looked: impl Iterator<Item = &'a Looked>,
     answers: &Answers,
-) -> Result<Vec<Revision>> {
+) -> Result<Vec<StoredRevision>> {
     let Some(gps) = shared
         .gps
         .as_ref()
@@ -277,8 +277,8 @@ impl Looked {
     }
 
     /// The newest revision whose credential for the image is not among those tried now.
-    fn other_revision(&self, earlier: &[Revision]) -> Option<i64> {
-        let is_other = |revision: &&Revision| {
+    fn other_revision(&self, earlier: &[StoredRevision]) -> Option<i64> {
+        let is_other = |revision: &&StoredRevision| {
             let tries = attempts(&[&revision.config], &self.failing.image).unwrap_or_default();
             let is_tried = |credential: &Credential| {
                 let mut now = self.tries.iter();

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::cluster::namespaces::{InForce, SecretSeen};
 use crate::secret::additional::{data_of, valid_in};
-use crate::secret::history::Revision;
+use crate::secret::history::StoredRevision;
 use crate::secret::scope::{EVERY_POD, in_force};
 use crate::terminal::layout::{Layout, age_of, laid_out_by, rfc3339};
 
@@ -21,7 +21,7 @@ pub(crate) struct RegistrySnapshot<'a> {
     pub gps: &'a GlobalPullSecret,
     pub global: Option<&'a Secret>,
     /// Newest first; empty if hidden.
-    pub revisions: &'a [Revision],
+    pub revisions: &'a [StoredRevision],
     pub nodes: Option<&'a [&'a NodePullSecret]>,
     /// The pull secrets in namespaces. Only needed for sources with a scope.
     pub in_namespaces: Option<&'a [SecretSeen]>,
@@ -249,7 +249,7 @@ fn of_every_pod(
         let with_it = kept.take_while(|kept| has_it(&kept.config));
         first = with_it.map(|kept| kept.number).fold(first, i64::min);
     }
-    let lacks_it = |kept: &Revision| kept.number == first - 1 && !has_it(&kept.config);
+    let lacks_it = |kept: &StoredRevision| kept.number == first - 1 && !has_it(&kept.config);
     let is_exact =
         first <= 1 || kind == SourceKind::Additional && snapshot.revisions.iter().any(lacks_it);
     let images = snapshot.gps.spec.image_pull_secrets.enabled;
