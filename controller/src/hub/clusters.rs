@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::names::{CLUSTER_LABEL, KUBECONFIG_ANNOTATION};
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_planner::clusters::input::{ClusterKey, ClusterView, title};
-use globalps_planner::clusters::member::ReasonAndMessage;
 use globalps_planner::content::source::Data;
 
 use super::cache::HubCache;

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use globalps_core::api::{ClusterPullSecretStatus, MESSAGE_LIMIT};
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_planner::clusters::desired::{Desired, Release};
 use globalps_planner::clusters::input::ClusterKey;
 use globalps_planner::clusters::installation::Installation;
-use globalps_planner::clusters::member::{Action, ObservedState, ReasonAndMessage, action};
+use globalps_planner::clusters::member::{Action, ObservedState, action};
 use globalps_planner::clusters::member_report::MemberReport;
 use globalps_planner::clusters::target::TargetView;
 use globalps_planner::clusters::text::sanitized;

@@ -7,14 +7,13 @@ use std::time::Duration;
 use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus, Target,
 };
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::rollout::{Revision, RevisionId};
 use globalps_fake_api::{FakeApi, Fault, REFUSALS};
 use globalps_planner::clusters::desired::{Desired, Release};
 use globalps_planner::clusters::identity::Pin;
 use globalps_planner::clusters::installation::Installation;
 use globalps_planner::clusters::known::Known;
-use globalps_planner::clusters::member::ReasonAndMessage;
 use globalps_planner::clusters::member_report::MemberReport;
 use globalps_planner::content::secret::revision_of_test;
 use globalps_planner::content::source::Data;

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecretSpec, ClusterPullSecretStatus};
 use globalps_core::names::requested_retry;
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::rollout::{Goal, Member, Revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
 use super::input::{ClusterKey, FleetInput, fleet_title};
-use super::member::ReasonAndMessage;
 use super::progress::{Context, failed_revision, has_unassigned};
 
 pub(super) type Assignment = (ClusterKey, ClusterPullSecretSpec);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::labels;
 use globalps_core::names::{cluster_pull_secret, fleet_revision};
+use globalps_core::reasons::ReasonAndMessage;
 use globalps_core::rollout::RevisionId;
 use globalps_dockerconfig::{Finding, validate_replacement};
 use jiff::Timestamp;
@@ -14,7 +15,6 @@ use kube::core::{Selector, SelectorExt as _};
 
 use super::clock::ClusterClock;
 use super::installation::Installation;
-use super::member::ReasonAndMessage;
 use super::revision::FleetRevision;
 use super::trust::Trust;
 use crate::content::source::{Data, Source, Verdict};

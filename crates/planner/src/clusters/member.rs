@@ -2,7 +2,7 @@
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MESSAGE_LIMIT};
 use globalps_core::names::{DATA_KEY, SECRET_TYPE};
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::state::RESTORE_CONFIGURATION;
 
 use super::desired::{Desired, Release};
@@ -14,9 +14,6 @@ use super::text::{REASON_LIMIT, sanitized};
 /// While no hub could write the Secret again, its deletion would restore the whole cluster.
 const DELETE: &str =
     "delete it there while the hub is connected to the cluster, which then gets it again at once";
-
-/// Reason and message of a status.
-pub type ReasonAndMessage = (Reason, String);
 
 /// What the hub does with the target Secret of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

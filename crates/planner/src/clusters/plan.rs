@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION};
 use globalps_core::names::fleet_revision;
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::rollout::{self, Goal, Ledger, Member, Outcome, Progress, Revision, Step};
 use kube::ResourceExt as _;
 
@@ -13,7 +13,6 @@ use super::earlier::{bootstrapped, desired, needed, rejected, rolled_back};
 use super::hidden;
 use super::input::{ClusterKey, ClusterView, FleetInput, Selection, title};
 use super::limits::{limits, too_many};
-use super::member::ReasonAndMessage;
 use super::progress::{Context, has_nothing, member};
 use super::revision::{FleetRevision, outdated};
 use crate::content::source::{Data, Verdict};

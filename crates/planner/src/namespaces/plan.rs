@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use globalps_core::api::Attach;
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::parts_of;
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use jiff::{SignedDuration, Timestamp};
 
 use super::digest::Digests;
@@ -16,7 +16,7 @@ use super::views::PullSecretView;
 use crate::targets::namespace::is_going;
 use crate::targets::plan::{DeliveryPlan, Diff};
 use crate::targets::write::{NamespaceContent, SecretContent, Write};
-use crate::targets::{Id, PER_NAMESPACE, ReasonAndMessage, STUCK_AFTER, WRITES};
+use crate::targets::{Id, PER_NAMESPACE, STUCK_AFTER, WRITES};
 
 /// In the plan, no reference is added before its Secret, and no Secret removed before its references. `digests`: those of earlier
 /// plans, to compare content without keeping it.

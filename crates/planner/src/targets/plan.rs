@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use jiff::Timestamp;
 
+use super::STUCK_AFTER;
 use super::account::AccountView;
 use super::memory::Memory;
 use super::summary::Summary;
 use super::write::Write;
-use super::{ReasonAndMessage, STUCK_AFTER};
 
 /// What the controller writes, and what it reports.
 #[derive(Clone, Debug, Default)]
