@@ -12,7 +12,7 @@ use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::state::ProofKey;
 use globalps_planner::namespaces::input::Delivery;
 use globalps_planner::namespaces::views::PullSecretView;
-use globalps_planner::operators::input::Known;
+use globalps_planner::operators::input::KnownCopy;
 use globalps_planner::operators::views::CatalogSecret;
 use globalps_planner::refused::title;
 use globalps_planner::targets::Id;
@@ -194,11 +194,11 @@ impl Executor {
                 },
                 _,
             ) => {
-                let written = Known::Written { content, at: now };
+                let written = KnownCopy::Written { content, at: now };
                 objects.copies.insert(id, written);
             }
             (DeliveryCache::Operators(objects), Write::Delete { id, .. }, _) => {
-                objects.copies.insert(id, Known::Deleted);
+                objects.copies.insert(id, KnownCopy::Deleted);
             }
             _ => {}
         }

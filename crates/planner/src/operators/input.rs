@@ -39,11 +39,11 @@ pub struct OperatorsInput<'a> {
 }
 
 /// What this leader knows of copies, by namespace and name. It may write them, but never reads them.
-pub type Copies = BTreeMap<Id, Known>;
+pub type Copies = BTreeMap<Id, KnownCopy>;
 
 /// What this leader last did with a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownCopy {
     /// It wrote the copy.
     Written {
         /// Which it has, unless another client changed it.

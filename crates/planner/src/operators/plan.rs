@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::reasons::Reason;
 use jiff::SignedDuration;
 
-use super::input::{Copies, Known, OperatorsInput, Wanted, Wants};
+use super::input::{Copies, KnownCopy, OperatorsInput, Wanted, Wants};
 use crate::targets::account::AccountView;
 use crate::targets::namespace::is_going;
 use crate::targets::plan::{DeliveryPlan, Diff};
@@ -54,7 +54,7 @@ pub fn plan(input: &OperatorsInput) -> DeliveryPlan {
         .copies
         .keys()
         .filter_map(|id| match input.copies.get(id) {
-            Some(Known::Written { at, .. }) => Some(*at + AGAIN),
+            Some(KnownCopy::Written { at, .. }) => Some(*at + AGAIN),
             _ => None,
         });
     let retry_at = input.memory.next_retry(input.now);
@@ -68,7 +68,7 @@ pub fn plan(input: &OperatorsInput) -> DeliveryPlan {
 /// Forgets deletions once no service account records the copy: with a record that is there again, such as from a backup, the copy may
 /// be there again, too. Call it before each plan.
 pub fn forget(copies: &mut Copies, accounts: &BTreeMap<String, AccountView>) {
-    if copies.values().all(|known| *known != Known::Deleted) {
+    if copies.values().all(|known| *known != KnownCopy::Deleted) {
         return;
     }
     let recorded = accounts.values().flat_map(|account| {
@@ -77,7 +77,7 @@ pub fn forget(copies: &mut Copies, accounts: &BTreeMap<String, AccountView>) {
     });
     let recorded: BTreeSet<(&str, &str)> = recorded.collect();
     copies.retain(|(namespace, name), known| {
-        *known != Known::Deleted || recorded.contains(&(namespace.as_str(), name.as_str()))
+        *known != KnownCopy::Deleted || recorded.contains(&(namespace.as_str(), name.as_str()))
     });
 }
 
@@ -92,9 +92,11 @@ fn left_over(input: &OperatorsInput, wants: &Wants) -> BTreeSet<Id> {
         names.map(|name| (account.namespace.clone(), name.to_string()))
     });
     let all = recorded.chain(input.copies.keys().cloned());
-    all.filter(|id| !wants.copies.contains_key(id) && input.copies.get(id) != Some(&Known::Deleted))
-        .filter(|id| !is_going(input.namespaces, &id.0))
-        .collect()
+    all.filter(|id| {
+        !wants.copies.contains_key(id) && input.copies.get(id) != Some(&KnownCopy::Deleted)
+    })
+    .filter(|id| !is_going(input.namespaces, &id.0))
+    .collect()
 }
 
 /// Service accounts with a reference of the controller.
@@ -110,7 +112,7 @@ fn references_of(input: &OperatorsInput, wants: &Wants, account: &AccountView) -
     let names = names.map(String::as_str).collect();
     let may_exist = |name: &str| {
         let id = (account.namespace.clone(), name.to_owned());
-        !wants.copies.contains_key(&id) && input.copies.get(&id) != Some(&Known::Deleted)
+        !wants.copies.contains_key(&id) && input.copies.get(&id) != Some(&KnownCopy::Deleted)
     };
     Diff::of_account(account, &names, true, may_exist, input.memory, input.now)
 }
@@ -134,13 +136,13 @@ fn copy_of(input: &OperatorsInput, id: &Id, wanted: &Wanted) -> Diff {
     };
     let is_recorded = accounts().any(|account| records(account, &id.1));
     let (is_synced, is_due) = match input.copies.get(id) {
-        Some(Known::Written { content: known, at }) => {
+        Some(KnownCopy::Written { content: known, at }) => {
             let is_rotation = known.edition != content.edition;
             let is_other = *known != content || *at + AGAIN <= input.now;
             (!is_rotation, is_other && !(input.paused && is_rotation))
         }
         // A new leader does not know whether it exists and with which content. A new operator must not wait.
-        Some(Known::Deleted) | None => {
+        Some(KnownCopy::Deleted) | None => {
             let mut accounts = accounts();
             let is_new = accounts.any(|account| input.memory.wrote_any(&account.key()));
             (false, !input.paused || is_new)

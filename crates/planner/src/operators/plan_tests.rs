@@ -201,12 +201,12 @@ impl Simulation {
                 self.memory.wrote(&key, "");
                 self.there.insert(id.clone(), content.clone());
                 let at = self.now;
-                self.copies.insert(id, Known::Written { content, at });
+                self.copies.insert(id, KnownCopy::Written { content, at });
             }
             Write::Delete { id, .. } => {
                 self.memory.removed(&key);
                 self.there.remove(&id);
-                self.copies.insert(id, Known::Deleted);
+                self.copies.insert(id, KnownCopy::Deleted);
             }
             Write::Account {
                 change,
