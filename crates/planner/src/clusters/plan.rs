@@ -22,7 +22,7 @@ const MAX_ASSIGNMENTS: usize = 256;
 
 /// Why clusters keep what they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum FleetHold {
     /// The newest `FleetPullSecret` can't be decoded: why, as a clause.
     Unreadable(String),
     /// A selector is invalid.
@@ -53,7 +53,7 @@ pub struct FleetPlan {
     /// Of the source.
     pub verdict: Verdict,
     /// Why no new revision is written; `None`: nothing prevents it.
-    pub hold: Option<Hold>,
+    pub hold: Option<FleetHold>,
     /// Newest revision; `NONE`: none.
     pub revision: Revision,
     /// Enough canaries have had it, as recorded.
@@ -114,33 +114,33 @@ fn rollout(input: &FleetInput) -> FleetPlan {
         is_finished: false,
     };
     if let Some(reason) = &input.unreadable {
-        plan.hold = Some(Hold::Unreadable(reason.clone()));
+        plan.hold = Some(FleetHold::Unreadable(reason.clone()));
         plan.assignments = reverted(input).collect();
         return plan;
     }
     let selection = match Selection::new(input.fleet) {
         Ok(selection) => selection,
         Err(reason) => {
-            plan.hold = Some(Hold::Selector(reason));
+            plan.hold = Some(FleetHold::Selector(reason));
             plan.assignments = reverted(input).collect();
             return plan;
         }
     };
     if let Some(reason) = hidden::hold(input, &selection) {
-        plan.hold = Some(Hold::Hidden(reason));
+        plan.hold = Some(FleetHold::Hidden(reason));
         let is_visible = |key: &ClusterKey| !input.hidden.contains_key(&key.0);
         let reverted = reverted(input).filter(|(key, _)| is_visible(key));
         plan.assignments = reverted.collect();
         return plan;
     }
     if let Some(reason) = input.trust.hold(input.fleet) {
-        plan.hold = Some(Hold::NotTrusted(reason));
+        plan.hold = Some(FleetHold::NotTrusted(reason));
         plan.assignments = reverted(input).collect();
         return plan;
     }
     let is_deleted = input.fleet.metadata.deletion_timestamp.is_some();
     if let Some(reason) = input.left_out.as_ref().filter(|_| !is_deleted) {
-        plan.hold = Some(Hold::LeftOut(reason.clone()));
+        plan.hold = Some(FleetHold::LeftOut(reason.clone()));
         plan.assignments = reverted(input).collect();
         return plan;
     }
@@ -160,7 +160,7 @@ fn rollout(input: &FleetInput) -> FleetPlan {
                 plan.assignments = reverted(input).collect();
                 return plan;
             }
-            Next::Hold(hold) => plan.hold = Some(hold),
+            Next::FleetHold(hold) => plan.hold = Some(hold),
         }
     }
     with_members(input, &selection, &mut plan);
@@ -203,22 +203,22 @@ fn outcome(input: &FleetInput, selection: &Selection, plan: &FleetPlan) -> Optio
 enum Next {
     Same,
     New(FleetRevision),
-    Hold(Hold),
+    FleetHold(FleetHold),
 }
 
 /// Whether the source needs a new revision. If its content was rolled back, the last good content stays until the source changes.
 fn next_revision(input: &FleetInput, data: Option<&Data>) -> Next {
     let newest = input.revisions.last();
     let Some(data) = data else {
-        return Next::Hold(if newest.is_some() {
-            Hold::NoValidContent
+        return Next::FleetHold(if newest.is_some() {
+            FleetHold::NoValidContent
         } else {
-            Hold::NothingYet
+            FleetHold::NothingYet
         });
     };
     let install = match &input.install {
         Ok(install) => install.clone(),
-        Err(reason) => return Next::Hold(Hold::Install(reason.clone())),
+        Err(reason) => return Next::FleetHold(FleetHold::Install(reason.clone())),
     };
     let (content, install) = desired(input, data, install);
     let is_same = |newest: &FleetRevision| {
@@ -232,7 +232,7 @@ fn next_revision(input: &FleetInput, data: Option<&Data>) -> Next {
             let revision = Revision::new(number, input.new_id);
             Next::New(FleetRevision::new(revision, content, install))
         }
-        None => Next::Hold(Hold::NoRevisionLeft),
+        None => Next::FleetHold(FleetHold::NoRevisionLeft),
     }
 }
 

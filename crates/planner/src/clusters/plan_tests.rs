@@ -845,7 +845,7 @@ fn an_unreadable_namespace_holds_the_fleets_it_concerns() {
     let is_held = |hub: &Hub| {
         let plan = hub.plan();
         let is_held = match &plan.hold {
-            Some(Hold::Hidden(reason)) => reason.contains("`team-b`"),
+            Some(FleetHold::Hidden(reason)) => reason.contains("`team-b`"),
             _ => false,
         };
         let changes = plan.revisions.len() + plan.assignments.len() + plan.released.len();
@@ -909,7 +909,7 @@ fn only_a_trusted_namespace_selects_elsewhere_and_installs() {
                 assert!(plan.hold.is_none() && changes > 0, "{case}: {plan:?}");
                 continue;
             };
-            let Some(Hold::NotTrusted(reason)) = plan.hold else {
+            let Some(FleetHold::NotTrusted(reason)) = plan.hold else {
                 panic!("{case}: {plan:?}");
             };
             assert!(reason.contains(field), "{case}: {reason}");
@@ -996,7 +996,10 @@ fn globalps_itself_is_part_of_a_revision() {
 
     hub.install = Err("no pull secret".to_owned());
     let plan = hub.plan();
-    assert_eq!(plan.hold, Some(Hold::Install("no pull secret".to_owned())));
+    assert_eq!(
+        plan.hold,
+        Some(FleetHold::Install("no pull secret".to_owned()))
+    );
     assert!(plan.assignments.is_empty() && plan.revisions.is_empty());
 }
 
@@ -1260,7 +1263,7 @@ fn a_fleet_without_kept_revisions_can_only_be_deleted() {
     let mut hub = hub(found("B"), &[(1, "A", "pr")], "a=1:Synced b");
     hub.left_out = Some("why".to_owned());
     let held = hub.plan();
-    assert_eq!(held.hold, Some(Hold::LeftOut("why".to_owned())));
+    assert_eq!(held.hold, Some(FleetHold::LeftOut("why".to_owned())));
     assert!(held.revisions.is_empty() && held.assignments.is_empty());
     hub.fleet.metadata.deletion_timestamp = Some(Time(NOW));
     let removing = hub.plan();
