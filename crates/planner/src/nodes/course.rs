@@ -8,7 +8,7 @@ use super::absence::Absence;
 use super::input::{Nodes, Recorded, Snapshot};
 use super::members::RolloutTarget;
 use super::node::{NodeView, matches_selector};
-use crate::content::resolve::Desired;
+use crate::content::resolve::DesiredContent;
 use crate::content::secret::Global;
 
 /// Why nothing changes although content is in force.
@@ -56,7 +56,7 @@ pub(super) struct Course {
 pub(super) fn course(
     snapshot: &Snapshot,
     before: Option<&Global>,
-    desired: Option<&Desired>,
+    desired: Option<&DesiredContent>,
 ) -> Course {
     let Snapshot {
         config,
@@ -129,7 +129,12 @@ pub(super) fn course(
 
 impl Course {
     /// Rolls out the desired content. `id`: of a new revision.
-    fn to(recorded: &Recorded, before: Option<&Global>, desired: &Desired, id: RevisionId) -> Self {
+    fn to(
+        recorded: &Recorded,
+        before: Option<&Global>,
+        desired: &DesiredContent,
+        id: RevisionId,
+    ) -> Self {
         let same =
             before.filter(|global| global.revision.is_identified() && global.has(&desired.content));
         let revision = same.map_or_else(|| next_revision(recorded, id), |global| global.revision);
