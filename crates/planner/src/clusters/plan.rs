@@ -146,12 +146,12 @@ fn rollout(input: &FleetInput) -> FleetPlan {
     }
     if !is_deleted {
         match next_revision(input, data) {
-            Next::Same => {}
+            NextRevision::Same => {}
             // While it can't be written, the existing one stays the goal.
-            Next::New(revision) if input.is_revision_refused(revision.number) => {
+            NextRevision::New(revision) if input.is_revision_refused(revision.number) => {
                 plan.revisions.push(revision);
             }
-            Next::New(revision) => {
+            NextRevision::New(revision) => {
                 plan.revisions.extend(outcome(input, &selection, &plan));
                 plan.revision = revision.revision();
                 plan.canary_passed = false;
@@ -160,7 +160,7 @@ fn rollout(input: &FleetInput) -> FleetPlan {
                 plan.assignments = reverted(input).collect();
                 return plan;
             }
-            Next::FleetHold(hold) => plan.hold = Some(hold),
+            NextRevision::Hold(hold) => plan.hold = Some(hold),
         }
     }
     with_members(input, &selection, &mut plan);
@@ -200,17 +200,17 @@ fn outcome(input: &FleetInput, selection: &Selection, plan: &FleetPlan) -> Optio
     (revision != *replaced).then_some(revision)
 }
 
-enum Next {
+enum NextRevision {
     Same,
     New(FleetRevision),
-    FleetHold(FleetHold),
+    Hold(FleetHold),
 }
 
 /// Whether the source needs a new revision. If its content was rolled back, the last good content stays until the source changes.
-fn next_revision(input: &FleetInput, data: Option<&Data>) -> Next {
+fn next_revision(input: &FleetInput, data: Option<&Data>) -> NextRevision {
     let newest = input.revisions.last();
     let Some(data) = data else {
-        return Next::FleetHold(if newest.is_some() {
+        return NextRevision::Hold(if newest.is_some() {
             FleetHold::NoValidContent
         } else {
             FleetHold::NothingYet
@@ -218,21 +218,21 @@ fn next_revision(input: &FleetInput, data: Option<&Data>) -> Next {
     };
     let install = match &input.install {
         Ok(install) => install.clone(),
-        Err(reason) => return Next::FleetHold(FleetHold::Install(reason.clone())),
+        Err(reason) => return NextRevision::Hold(FleetHold::Install(reason.clone())),
     };
     let (content, install) = desired(input, data, install);
     let is_same = |newest: &FleetRevision| {
         newest.revision().is_identified() && newest.is_equivalent(&content, install.as_deref())
     };
     if newest.is_some_and(is_same) {
-        return Next::Same;
+        return NextRevision::Same;
     }
     match next_number(input, newest.map_or(0, |newest| newest.number)) {
         Some(number) => {
             let revision = Revision::new(number, input.new_id);
-            Next::New(FleetRevision::new(revision, content, install))
+            NextRevision::New(FleetRevision::new(revision, content, install))
         }
-        None => Next::FleetHold(FleetHold::NoRevisionLeft),
+        None => NextRevision::Hold(FleetHold::NoRevisionLeft),
     }
 }
 
