@@ -19,7 +19,7 @@ use super::check_namespaces::admission_policy;
 use super::pull_secret;
 use super::pull_secret::content_of;
 use crate::cluster::Cluster;
-use crate::cluster::namespaces::{InForce, each, namespaces, secrets};
+use crate::cluster::namespaces::{PartsInForce, each, namespaces, secrets};
 use crate::error::{Failure, Result};
 use crate::secret::additional::data_of;
 use crate::secret::migration::{
@@ -47,7 +47,7 @@ struct DeliveredSecrets {
     settings: ImagePullSecrets,
     attach: Attach,
     content: Content,
-    in_force: InForce,
+    in_force: PartsInForce,
 }
 
 pub(super) async fn observe(cluster: &Cluster<'_>, secret_name: Option<&str>) -> Result<Found> {
@@ -141,7 +141,7 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<DeliveredSecrets> {
     };
     Ok(DeliveredSecrets {
         content: content_of(global, bytes, Delivery::ConfigFile)?,
-        in_force: InForce::of(global),
+        in_force: PartsInForce::of(global),
         settings,
         attach,
     })

@@ -9,7 +9,7 @@ use super::output::Output;
 use super::pull_secret;
 use crate::cli::Status as Args;
 use crate::cluster::Cluster;
-use crate::cluster::namespaces::{InForce, namespaces, secrets};
+use crate::cluster::namespaces::{PartsInForce, namespaces, secrets};
 use crate::error::{Exit, Failure, Result, allowed};
 use crate::view::namespaces::{NamespaceRow, Snapshot, rows, table};
 
@@ -52,7 +52,7 @@ pub(super) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
     );
     // A user who may not read it sees no old content.
     let in_force = allowed(global)?.flatten();
-    let in_force = in_force.as_ref().map(InForce::of);
+    let in_force = in_force.as_ref().map(PartsInForce::of);
     let rows = rows(&Snapshot {
         settings: &settings,
         selection: &selection,

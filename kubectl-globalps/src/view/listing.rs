@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 
-use crate::cluster::namespaces::{InForce, SecretSeen};
+use crate::cluster::namespaces::{PartsInForce, SecretSeen};
 use crate::secret::additional::{data_of, valid_in};
 use crate::secret::history::StoredRevision;
 use crate::secret::scope::{EVERY_POD, in_force};
@@ -179,7 +179,7 @@ fn config(global: &Secret, key: &str) -> DockerConfig {
 
 fn of_content(snapshot: &RegistrySnapshot, global: &Secret) -> Vec<RegistryRow> {
     let candidates = candidates(snapshot.gps, global);
-    let since = InForce::of(global);
+    let since = PartsInForce::of(global);
     let merged = config(global, names::DATA_KEY);
     let of_every_pod = merged
         .by_canonical_key()
@@ -231,7 +231,7 @@ fn candidates(gps: &GlobalPullSecret, global: &Secret) -> Vec<Candidate> {
 
 fn of_every_pod(
     snapshot: &RegistrySnapshot,
-    since: &InForce,
+    since: &PartsInForce,
     candidates: &[Candidate],
     key: &str,
     entry: &Entry,
@@ -266,7 +266,7 @@ fn of_every_pod(
 
 fn of_scope(
     snapshot: &RegistrySnapshot,
-    since: &InForce,
+    since: &PartsInForce,
     scoped: &ScopedConfig,
     registry: &str,
     entry: &Entry,

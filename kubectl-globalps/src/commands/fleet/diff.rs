@@ -18,7 +18,7 @@ use crate::error::{Exit, Failure, Result};
 use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{InForce, changes, sides, text};
 use crate::terminal::printer::Printer;
-use crate::view::fleet::difference::{ClusterDifference, Difference};
+use crate::view::fleet::difference::{ClusterDifference, FleetDifference};
 use crate::view::fleet::verdict::command;
 use crate::view::fleet::{ClusterRow, title};
 
@@ -54,7 +54,7 @@ async fn compare(
     hub: &Cluster<'_>,
     args: &FleetDiff,
     file: Option<DockerConfig>,
-) -> Result<Option<(Difference, InForce, DockerConfig)>> {
+) -> Result<Option<(FleetDifference, InForce, DockerConfig)>> {
     let filter = FleetFilter {
         clusters: args.clusters.clone(),
         ..FleetFilter::of(&args.fleet)
@@ -87,7 +87,7 @@ async fn compare(
         });
     }
     let lagging = status.clusters.iter().filter(|row| lags(row));
-    let difference = Difference {
+    let difference = FleetDifference {
         name: title(fleet),
         revision,
         changes: changes(&in_force, &wanted),
