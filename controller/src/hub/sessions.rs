@@ -28,7 +28,7 @@ impl Session {
             cluster,
             shared,
             specs,
-            observed: ObservedState::default(),
+            state: ObservedState::default(),
             identity: None,
             installed: None,
             installing: None,
