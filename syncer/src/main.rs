@@ -27,7 +27,7 @@ use globalps_runtime::memory::keep_private;
 use globalps_runtime::process::{LogFormat, Stop};
 
 use agent::restore::{Restore, Restored};
-use node::kubelet::Unit;
+use node::kubelet::KubeletUnit;
 use node::provider::{HostPath, Provider};
 use node::state::NodeError;
 use node::systemd::Systemd;
@@ -169,7 +169,7 @@ async fn restore(args: &NodeArgs) -> anyhow::Result<ExitCode> {
         // A closed output does not stop the restore.
         let _ = writeln!(output, "{sentence}");
     };
-    let unit = Unit::new(args.systemd());
+    let unit = KubeletUnit::new(args.systemd());
     let is_restarted = args.restart == Restart::Always;
     let mut restore = Restore::new(&args.config_file, args.provider(), unit, is_restarted);
     Ok(match restore.run(&mut say).await {

@@ -10,7 +10,7 @@ use globalps_core::reasons::Reason;
 use globalps_planner::clusters::desired::Desired;
 use globalps_planner::clusters::input::ClusterKey;
 use globalps_planner::clusters::member_report::MemberStatus;
-use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::revision::FleetRevision;
 use globalps_planner::clusters::target::TargetView;
 use globalps_planner::content::secret::revision_of_test;
 use globalps_planner::content::source::{Data, Source};
@@ -224,7 +224,7 @@ fn of_many_objects_only_those_of_the_hub_are_kept() {
 fn revision_in(namespace: &str, uid: &str, number: i64, size: usize) -> Secret {
     let content = Data(Some(vec![b'x'; size]));
     let mut secret =
-        Revision::new(revision_of_test(number), content.into(), None).encode(&fleet(uid));
+        FleetRevision::new(revision_of_test(number), content.into(), None).encode(&fleet(uid));
     secret.metadata.namespace = Some(namespace.to_owned());
     secret.metadata.resource_version = Some("5".to_owned());
     secret

@@ -6,7 +6,7 @@ use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecr
 use globalps_core::decode::Unreadable;
 use globalps_core::names::{FLEET_LABEL, fleet_revision};
 use globalps_planner::clusters::input::{ClusterKey, Drift, Hidden, fleet_title};
-use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::revision::FleetRevision;
 use globalps_planner::clusters::shard::Shard;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 
 use super::objects::{cluster_of, connects, owner_uid};
-use super::scope::Scope;
+use super::scope::ScopeCache;
 use super::views::{NamespaceLabels, RevisionSecret, key, pair, revision};
 use super::watches::{HubEvent, Scoped, scopes};
 use super::writes::object_name;
@@ -23,7 +23,7 @@ use crate::cache::store::Store;
 
 pub(super) struct HubCache {
     /// By namespace; the empty string stands for all namespaces.
-    pub(super) scopes: BTreeMap<String, Scope>,
+    pub(super) scopes: BTreeMap<String, ScopeCache>,
     namespaces: Store<NamespaceLabels>,
     /// Namespaces and names of Secrets that are named like revisions and have no label of them.
     taken: BTreeSet<ClusterKey>,
@@ -35,7 +35,7 @@ impl HubCache {
     pub(super) fn new(namespaces: &[String], shard: Shard) -> Self {
         let scopes = scopes(namespaces).into_iter();
         Self {
-            scopes: scopes.map(|scope| (scope, Scope::default())).collect(),
+            scopes: scopes.map(|scope| (scope, ScopeCache::default())).collect(),
             namespaces: Store::default(),
             taken: BTreeSet::new(),
             shard,
@@ -44,7 +44,7 @@ impl HubCache {
 
     /// Returns whether the event may change the plan.
     pub(super) fn handle(&mut self, (name, event): Scoped) -> bool {
-        let is_hidden = |it: &Self| it.scopes.get(&name).is_some_and(Scope::is_hidden);
+        let is_hidden = |it: &Self| it.scopes.get(&name).is_some_and(ScopeCache::is_hidden);
         let before = is_hidden(self);
         let changed = self.store(&name, event);
         self.empty_deleted();
@@ -101,12 +101,12 @@ impl HubCache {
 
     pub(super) fn synced(&self) -> bool {
         let is_known =
-            |(name, it): (&String, &Scope)| it.synced() || !name.is_empty() && it.is_hidden();
+            |(name, it): (&String, &ScopeCache)| it.synced() || !name.is_empty() && it.is_hidden();
         self.namespaces.synced && self.scopes.iter().all(is_known)
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.scopes.values().any(Scope::is_full)
+        self.scopes.values().any(ScopeCache::is_full)
     }
 
     /// The namespaces that the hub serves; empty: all.
@@ -203,7 +203,7 @@ impl HubCache {
             (of == title).then_some(cluster)
         };
         let mut drift = Drift::default();
-        for Scope {
+        for ScopeCache {
             objects, revisions, ..
         } in self.scopes.values()
         {
@@ -237,7 +237,7 @@ impl HubCache {
     }
 
     /// The hub writes this revision now. The response may get lost.
-    pub(super) fn expect_revision(&mut self, fleet: &FleetPullSecret, revision: &Revision) {
+    pub(super) fn expect_revision(&mut self, fleet: &FleetPullSecret, revision: &FleetRevision) {
         let (namespace, name) = key(fleet);
         let key = format!("{namespace}/{}", fleet_revision(&name, revision.number));
         if let Some(scope) = self.scope_mut(&namespace) {
@@ -259,7 +259,7 @@ impl HubCache {
         }
     }
 
-    fn scope_mut(&mut self, namespace: &str) -> Option<&mut Scope> {
+    fn scope_mut(&mut self, namespace: &str) -> Option<&mut ScopeCache> {
         let scope = if self.scopes.contains_key(namespace) {
             namespace
         } else {
@@ -303,8 +303,8 @@ impl HubCache {
     }
 
     /// Oldest first. Without revisions of an earlier `FleetPullSecret` with the same name that are not yet garbage-collected.
-    pub(super) fn revisions(&self, fleet: &FleetPullSecret) -> Vec<Revision> {
-        let mut revisions: Vec<Revision> = self
+    pub(super) fn revisions(&self, fleet: &FleetPullSecret) -> Vec<FleetRevision> {
+        let mut revisions: Vec<FleetRevision> = self
             .revisions_of(fleet)
             .map(|it| it.revision.clone())
             .filter(|it| it.number > 0)
@@ -511,7 +511,9 @@ mod tests {
     #[test]
     fn a_hub_that_starts_without_a_right_does_not_wait_for_it() {
         let mut cache = cache_of_two();
-        cache.scopes.insert("team-b".to_owned(), Scope::default());
+        cache
+            .scopes
+            .insert("team-b".to_owned(), ScopeCache::default());
         assert!(!cache.synced());
         assert!(watch_all(&mut cache, "team-b", || Seen::Forbidden));
         assert!(cache.synced());

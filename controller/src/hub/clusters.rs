@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_core::names::{CLUSTER_LABEL, KUBECONFIG_ANNOTATION};
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_planner::clusters::input::{ClusterKey, ClusterView, title};
-use globalps_planner::clusters::member::ReasonAndMessage;
 use globalps_planner::content::source::Data;
 
 use super::cache::HubCache;
-use super::scope::Scope;
+use super::scope::ScopeCache;
 use super::views::{Id, Kubeconfig, KubeconfigSecret, MAX_KUBECONFIG};
 use crate::cache::kept::Bounded as _;
 
@@ -123,7 +122,7 @@ impl HubCache {
         })
     }
 
-    fn scope_of(&self, (namespace, _): &ClusterKey) -> Option<&Scope> {
+    fn scope_of(&self, (namespace, _): &ClusterKey) -> Option<&ScopeCache> {
         self.scopes.get(namespace).or_else(|| self.scopes.get(""))
     }
 }

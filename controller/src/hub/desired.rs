@@ -8,13 +8,13 @@ use globalps_core::api::{
 };
 use globalps_core::names::HUB;
 use globalps_core::reasons::Reason;
-use globalps_core::rollout;
+use globalps_core::rollout::Revision;
 use globalps_planner::clusters::desired::{Desired, Release};
 use globalps_planner::clusters::input::{ClusterKey, ClusterView, Selection, fleet_title, title};
 use globalps_planner::clusters::known::Known;
 use globalps_planner::clusters::limits::MOST_CONNECTIONS;
 use globalps_planner::clusters::progress::up_to_date;
-use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::revision::FleetRevision;
 use globalps_planner::clusters::trust::Trust;
 use globalps_planner::targets::created;
 use jiff::Timestamp;
@@ -61,7 +61,7 @@ pub(super) fn member_specs(
 ) -> Vec<(Pair, MemberSpec)> {
     let namespaces = cache.namespaces();
     let fleets = cache.fleets().into_iter();
-    let fleets: BTreeMap<String, (FleetPullSecret, Option<Selection>, Vec<Revision>)> = fleets
+    let fleets: BTreeMap<String, (FleetPullSecret, Option<Selection>, Vec<FleetRevision>)> = fleets
         .map(|fleet| {
             let revisions = cache.revisions(&fleet);
             let selection = Selection::new(&fleet).ok();
@@ -92,7 +92,7 @@ pub(super) fn member_specs(
             pin: pins.of(cache, object, &pair.1),
             may_write: cluster.obstacle.is_none() && !cluster.is_deleting && reaches,
             ignores_secret: cluster.ignores_secret,
-            revision: status.map_or(rollout::Revision::NONE, ClusterPullSecretStatus::in_force),
+            revision: status.map_or(Revision::NONE, ClusterPullSecretStatus::in_force),
             outcome: outcome(object),
         };
         Some((created(object), pair, spec))
@@ -127,7 +127,11 @@ fn outcome(object: &ClusterPullSecret) -> MemberOutcome {
 
 /// The hub writes nothing into a revoked cluster, which continues at its own pace. It never removes anything from a cluster that is selected:
 /// another client may have written that, or the cluster was selected again.
-fn desired_state(object: &ClusterPullSecret, is_selected: bool, revisions: &[Revision]) -> Desired {
+fn desired_state(
+    object: &ClusterPullSecret,
+    is_selected: bool,
+    revisions: &[FleetRevision],
+) -> Desired {
     let spec = &object.spec;
     if spec.revoked {
         return Desired::Nothing;

@@ -8,7 +8,7 @@ use globalps_planner::clusters::input::{ClusterKey, ClusterView, fleet_title, ti
 use globalps_planner::clusters::known::Known;
 
 use super::cache::HubCache;
-use super::scope::Scope;
+use super::scope::ScopeCache;
 use super::views::{key, pair};
 
 impl HubCache {
@@ -112,7 +112,7 @@ impl HubCache {
 
     pub(super) fn known(&self) -> Known {
         let name = |key: &String| key.clone();
-        let of = |scope: &Scope| {
+        let of = |scope: &ScopeCache| {
             let fleets = &scope.fleets;
             let unreadable = fleets.unreadable.keys().map(name);
             let titles: Vec<String> = fleets.live.keys().map(name).chain(unreadable).collect();

@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::decode::Item;
 use globalps_core::names::GLOBAL_SECRET;
-use globalps_planner::clusters::member::ReasonAndMessage;
+use globalps_core::reasons::ReasonAndMessage;
 use globalps_planner::clusters::member_report::{MemberReport, MemberStatus};
 use globalps_runtime::list_events::{Event, Limits, list_events, one};
 use k8s_openapi::api::core::v1::Secret;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use globalps_core::api::{ClusterPullSecretStatus, Target};
+use globalps_core::reasons::ReasonAndMessage;
 use globalps_core::rollout::Revision;
 use globalps_planner::clusters::desired::Desired;
 use globalps_planner::clusters::identity::Pin;
 use globalps_planner::clusters::input::ClusterKey;
 use globalps_planner::clusters::known::Known;
-use globalps_planner::clusters::member::ReasonAndMessage;
 use globalps_planner::clusters::target::Names;
 use globalps_planner::content::source::Data;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};

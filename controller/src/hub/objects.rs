@@ -24,7 +24,7 @@ const FINALIZERS: usize = 8;
 const MANY: usize = 1000;
 
 #[derive(Default)]
-pub(super) struct Objects {
+pub(super) struct ClusterPullSecrets {
     pub(super) store: Kept<Box<ClusterPullSecret>>,
     specs: OwnSpecs<ClusterPullSecretSpec>,
     /// Objects whose status another client changed, until this process has rewritten it. The cache keeps the previous status.
@@ -39,7 +39,7 @@ pub(super) struct Objects {
     is_listed: bool,
 }
 
-impl Objects {
+impl ClusterPullSecrets {
     /// Whether the update changes anything.
     pub(super) fn handle(
         &mut self,

@@ -17,9 +17,9 @@ use globalps_core::names::{
 use globalps_core::rollout::{Revision, RevisionId};
 use globalps_planner::clusters::clock::ClusterClock;
 use globalps_planner::clusters::desired::Desired;
-use globalps_planner::clusters::input::{ClusterKey, Input};
+use globalps_planner::clusters::input::{ClusterKey, FleetInput};
 use globalps_planner::clusters::plan::{FleetPlan, plan};
-use globalps_planner::clusters::revision;
+use globalps_planner::clusters::revision::FleetRevision;
 use globalps_planner::clusters::trust::Trust;
 use globalps_planner::content::source::{Data, Source};
 use globalps_planner::properties::config;
@@ -218,7 +218,7 @@ struct Simulation {
     objects: BTreeMap<String, ClusterPullSecret>,
     revisions: BTreeMap<i64, Secret>,
     /// The revisions as the hub wrote them last.
-    written: BTreeMap<i64, revision::Revision>,
+    written: BTreeMap<i64, FleetRevision>,
     /// The rotation and the content of each revision that the hub has written.
     rolled_out: BTreeSet<(i64, Vec<u8>)>,
     /// How many of them another client has replaced.
@@ -712,7 +712,7 @@ impl Simulation {
     }
 
     /// The Secret of a revision, with this owner.
-    fn secret_of(&mut self, revision: &revision::Revision, owner: &str) -> Secret {
+    fn secret_of(&mut self, revision: &FleetRevision, owner: &str) -> Secret {
         let mut secret = revision.encode(&self.fleet);
         secret.metadata.namespace = Some("ns".to_owned());
         secret.metadata.resource_version = Some(self.next_version().to_string());
@@ -783,7 +783,7 @@ impl Simulation {
         }
         let content = Arc::new(Data(Some(b"{}".to_vec())));
         let id = RevisionId::from_random(0xbad);
-        let revision = revision::Revision::new(Revision::new(number, id), content, None);
+        let revision = FleetRevision::new(Revision::new(number, id), content, None);
         let secret = self.secret_of(&revision, "another");
         self.cache.put_revision(&secret);
         self.follower.put_revision(&secret);
@@ -797,7 +797,7 @@ impl Simulation {
         let source = Source::Found(Data(Some(self.source.clone().into_bytes())));
         let revisions = self.cache.revisions(&self.fleet);
         let last = revisions.last().map_or(0, |it| it.number);
-        plan(&Input {
+        plan(&FleetInput {
             fleet: &self.fleet,
             unreadable: None,
             source: &source,

@@ -12,7 +12,7 @@ use globalps_core::rollout::RevisionId;
 use globalps_planner::clusters::hidden::sentence;
 use globalps_planner::clusters::identity::is_hub;
 use globalps_planner::clusters::input::{
-    ClusterKey, ClusterView, Input, fleet_title, object_title, revision_title,
+    ClusterKey, ClusterView, FleetInput, fleet_title, object_title, revision_title,
 };
 use globalps_planner::clusters::installation::{Installation, pull_secret_of, requested};
 use globalps_planner::clusters::plan::{FleetPlan, plan};
@@ -111,7 +111,7 @@ impl Hub {
         let clusters = &self.with_unreadable(&fleet, clusters);
         let plan = {
             let known = found.as_ref().map(|found| &found.source);
-            let input = Input {
+            let input = FleetInput {
                 fleet: &fleet,
                 unreadable,
                 source: known.unwrap_or(&Source::Absent),

@@ -11,7 +11,7 @@ use globalps_core::names::{
     REJECTED_ANNOTATION, REVISION_ANNOTATION, ROLLED_OUT_ANNOTATION, cluster_pull_secret,
 };
 use globalps_fake_api::{FakeApi, REFUSALS};
-use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::revision::FleetRevision;
 use globalps_planner::content::secret::revision_of_test;
 use globalps_planner::content::source::{Data, Source};
 use globalps_runtime::list_events::Event;
@@ -144,7 +144,8 @@ pub(super) fn hub_of(api: &FakeApi, namespaces: &[&str]) -> Hub {
         is_deleting: false,
     }))];
     for (number, content) in [(1, B), (2, A)] {
-        let mut revision = Revision::new(revision_of_test(number), Arc::new(data(content)), None);
+        let mut revision =
+            FleetRevision::new(revision_of_test(number), Arc::new(data(content)), None);
         revision.canary_passed = true;
         revision.rolled_out = Some(Timestamp::now());
         let mut secret = revision.encode(&fleet);

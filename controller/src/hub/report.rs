@@ -10,7 +10,7 @@ use globalps_core::reasons::Reason;
 use globalps_core::rollout::{Goal, Member, stuck_canaries};
 use globalps_planner::clusters::input::{ClusterKey, title};
 use globalps_planner::clusters::limits::limits;
-use globalps_planner::clusters::plan::{FleetPlan, Hold};
+use globalps_planner::clusters::plan::{FleetHold, FleetPlan};
 use globalps_planner::content::source::Verdict;
 use globalps_planner::refused::Failure;
 use jiff::Timestamp;
@@ -56,7 +56,7 @@ pub(super) fn report(
         .into_iter()
         .map(|new| dated(new, conditions, generation, now))
         .collect();
-    if let Some(Hold::Hidden(_) | Hold::NotTrusted(_)) = &plan.hold {
+    if let Some(FleetHold::Hidden(_) | FleetHold::NotTrusted(_)) = &plan.hold {
         // The rest of the status may still be true.
         return FleetPullSecretStatus {
             observed_generation: generation,
@@ -153,10 +153,12 @@ fn unwritten(plan: &FleetPlan) -> Option<i64> {
 fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &FleetSummary) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     match &plan.hold {
-        Some(Hold::Hidden(reason)) => return no(Reason::NamespaceForbidden, reason.clone()),
-        Some(Hold::NotTrusted(reason)) => return no(Reason::NamespaceNotTrusted, reason.clone()),
+        Some(FleetHold::Hidden(reason)) => return no(Reason::NamespaceForbidden, reason.clone()),
+        Some(FleetHold::NotTrusted(reason)) => {
+            return no(Reason::NamespaceNotTrusted, reason.clone());
+        }
         // Applies while it is being deleted, too: which clusters still have the Secret was not determined.
-        Some(Hold::Unreadable(reason)) => {
+        Some(FleetHold::Unreadable(reason)) => {
             let message = format!(
                 "the FleetPullSecret can't be read: {reason}; clusters keep what they have until you correct it"
             );
@@ -174,26 +176,27 @@ fn ready(fleet: &FleetPullSecret, plan: &FleetPlan, summary: &FleetSummary) -> S
     }
     let counts = &summary.counts;
     match &plan.hold {
-        Some(Hold::Selector(reason)) => return no(Reason::SelectorInvalid, reason.clone()),
-        Some(Hold::NothingYet) => {
+        Some(FleetHold::Selector(reason)) => return no(Reason::SelectorInvalid, reason.clone()),
+        Some(FleetHold::NothingYet) => {
             return no(Reason::NoSource, "there is no valid source yet".to_owned());
         }
-        Some(Hold::Install(reason)) => return no(Reason::NoImagePullSecret, reason.clone()),
-        Some(Hold::LeftOut(reason)) => return no(Reason::TooLarge, reason.clone()),
-        Some(Hold::NoValidContent) => {
+        Some(FleetHold::Install(reason)) => return no(Reason::NoImagePullSecret, reason.clone()),
+        Some(FleetHold::LeftOut(reason)) => return no(Reason::TooLarge, reason.clone()),
+        Some(FleetHold::NoValidContent) => {
             let message = format!(
                 "revision {} stays in force because the source is absent or invalid; to remove it, delete the FleetPullSecret",
                 plan.revision.number
             );
             return no(Reason::Held, message);
         }
-        Some(Hold::NoRevisionLeft) => {
+        Some(FleetHold::NoRevisionLeft) => {
             return no(
                 Reason::Held,
                 "the revision number has reached its maximum".to_owned(),
             );
         }
-        Some(Hold::Hidden(_) | Hold::NotTrusted(_) | Hold::Unreadable(_)) | None => {}
+        Some(FleetHold::Hidden(_) | FleetHold::NotTrusted(_) | FleetHold::Unreadable(_)) | None => {
+        }
     }
     if !summary.failed.is_empty() {
         return no(Reason::ClustersFailed, list(&summary.failed));
@@ -473,7 +476,7 @@ mod tests {
         let mut fleet = fleet();
         let mut plan = plan();
         plan.members.clear();
-        plan.hold = Some(Hold::Unreadable("it can't be decoded".to_owned()));
+        plan.hold = Some(FleetHold::Unreadable("it can't be decoded".to_owned()));
         let before = lines(&fleet, &plan, None);
         assert!(before[0].starts_with("False Unreadable "), "{before:?}");
         fleet.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));

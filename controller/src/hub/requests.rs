@@ -5,9 +5,8 @@ use globalps_core::names::{
     CLUSTER_ANNOTATION, DATA_KEY, FLEET_ANNOTATION, RETRY_ANNOTATION, REVISION_ANNOTATION,
     SECRET_TYPE,
 };
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_planner::clusters::desired::Release;
-use globalps_planner::clusters::member::ReasonAndMessage;
 use globalps_planner::clusters::text::sanitized;
 use globalps_runtime::request::{within, without_content};
 use k8s_openapi::ByteString;

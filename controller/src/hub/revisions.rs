@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::revision::FleetRevision;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::Update;
 
@@ -17,7 +17,7 @@ pub(super) struct Revisions {
     /// Keys of those that another client changed, until the hub writes them again.
     changed: BTreeSet<String>,
     /// Revisions that the hub is about to write, or has written without a response.
-    expected: BTreeMap<String, Revision>,
+    expected: BTreeMap<String, FleetRevision>,
 }
 
 impl Revisions {
@@ -54,7 +54,7 @@ impl Revisions {
     }
 
     /// The hub writes this now.
-    pub(super) fn expect(&mut self, key: String, revision: Revision) {
+    pub(super) fn expect(&mut self, key: String, revision: FleetRevision) {
         self.expected.insert(key, revision);
     }
 

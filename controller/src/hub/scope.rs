@@ -1,17 +1,17 @@
-//! The cache of one namespace, or of all namespaces.
+//! The cache of one scope: a namespace, or all namespaces.
 
 use globalps_core::api::FleetPullSecret;
 
-use super::objects::Objects;
+use super::objects::ClusterPullSecrets;
 use super::revisions::Revisions;
 use super::views::{ClusterObject, KubeconfigSecret};
 use crate::cache::kept::Kept;
 use crate::cache::store::Store;
 
 #[derive(Default)]
-pub(super) struct Scope {
+pub(super) struct ScopeCache {
     pub(super) fleets: Kept<Box<FleetPullSecret>>,
-    pub(super) objects: Objects,
+    pub(super) objects: ClusterPullSecrets,
     pub(super) clusters: Kept<ClusterObject>,
     pub(super) kubeconfigs: Kept<KubeconfigSecret>,
     pub(super) registered: Kept<KubeconfigSecret>,
@@ -20,7 +20,7 @@ pub(super) struct Scope {
     pub(super) has_no_clusters: bool,
 }
 
-impl Scope {
+impl ScopeCache {
     /// For each watch: whether its list is complete, and whether the API server refused the last one.
     fn lists(&self) -> [(bool, bool); 6] {
         fn of<T>(store: &Store<T>) -> (bool, bool) {

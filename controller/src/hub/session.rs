@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use globalps_core::api::{ClusterPullSecretStatus, MESSAGE_LIMIT};
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_planner::clusters::desired::{Desired, Release};
 use globalps_planner::clusters::input::ClusterKey;
 use globalps_planner::clusters::installation::Installation;
-use globalps_planner::clusters::member::{Action, Facts, ReasonAndMessage, action};
+use globalps_planner::clusters::member::{Action, ObservedState, action};
 use globalps_planner::clusters::member_report::MemberReport;
 use globalps_planner::clusters::target::TargetView;
 use globalps_planner::clusters::text::sanitized;
@@ -44,7 +44,7 @@ pub(super) struct Session {
     pub(super) cluster: ClusterKey,
     pub(super) shared: Shared,
     pub(super) specs: watch::Receiver<MemberSpec>,
-    pub(super) facts: Facts,
+    pub(super) state: ObservedState,
     /// uid of the cluster's `kube-system`, as found. Empty: it can't be read. `None`: not connected yet.
     pub(super) identity: Option<String>,
     /// Installation that this session has found running.
@@ -115,13 +115,13 @@ impl Session {
     }
 
     fn fail(&mut self, (reason, message): ReasonAndMessage) -> Disconnect {
-        self.facts.unreachable = Some((reason, sanitized(&message, MESSAGE_LIMIT)));
+        self.state.unreachable = Some((reason, sanitized(&message, MESSAGE_LIMIT)));
         Disconnect::Failed
     }
 
     /// The cluster says why: a megabyte, if it likes.
     fn block(&mut self, reason: Reason, message: &str) {
-        self.facts.blocked = Some((reason, sanitized(message, MESSAGE_LIMIT)));
+        self.state.blocked = Some((reason, sanitized(message, MESSAGE_LIMIT)));
     }
 
     async fn run_connection(&mut self, spec: &MemberSpec, backoff: &mut Backoff) -> Disconnect {
@@ -161,16 +161,16 @@ impl Session {
             };
             if has_installed {
                 // `GlobalPullSecret` is served now, so the watch must start again.
-                self.facts.report = MemberReport::Unknown;
+                self.state.report = MemberReport::Unknown;
                 events = member_events(&client, spec);
             }
             let config_is_due = self.await_config();
             self.report();
             next_read = config_is_due.map_or(next_read, |at| next_read.min(at));
-            if self.facts.is_installing {
+            if self.state.is_installing {
                 next_read = next_read.min(Instant::now() + INSTALLING);
             }
-            if self.facts.blocked.is_some() {
+            if self.state.blocked.is_some() {
                 next_read = next_read.min(Instant::now() + WRITE_RETRY);
             }
             let is_outdated = tokio::select! {
@@ -191,11 +191,11 @@ impl Session {
                 event = events.next() => match event {
                     Some(WatchEvent::Report(report)) => {
                         self.reached(backoff);
-                        let is_other = match (&report, &self.facts.target) {
+                        let is_other = match (&report, &self.state.target) {
                             (MemberReport::Status(status), Some(target)) => !status.refers_to(&target.version),
                             _ => true,
                         };
-                        self.facts.report = report;
+                        self.state.report = report;
                         is_other
                     }
                     Some(WatchEvent::Target) => {
@@ -204,7 +204,7 @@ impl Session {
                     }
                     Some(WatchEvent::Failed(error)) => match failed(&error) {
                         Ok(report) => {
-                            self.facts.report = report;
+                            self.state.report = report;
                             self.reached(backoff);
                             events = member_events_later(&client, spec);
                             false
@@ -224,7 +224,7 @@ impl Session {
     /// responds to other requests but never to the watch.
     fn reached(&mut self, backoff: &mut Backoff) {
         backoff.reset();
-        self.facts.unreachable = None;
+        self.state.unreachable = None;
     }
 
     /// Whether the kubeconfig leads to the pinned cluster. What another one has and reports says nothing of that.
@@ -235,9 +235,9 @@ impl Session {
         }
         let found = self.identity.as_deref().unwrap_or_default();
         let reason = spec.pin.refusal(found, &spec.fleet, &self.cluster);
-        self.facts = Facts {
+        self.state = ObservedState {
             blocked: Some(reason),
-            ..Facts::default()
+            ..ObservedState::default()
         };
         false
     }
@@ -257,7 +257,7 @@ impl Session {
         let found = target(client, spec).await?;
         let manager = &self.shared.manager;
         let desired = self.specs.borrow().desired.clone();
-        self.facts.target = found.map(|secret| TargetView::new(&secret, manager, &desired));
+        self.state.target = found.map(|secret| TargetView::new(&secret, manager, &desired));
         Ok(())
     }
 
@@ -268,14 +268,14 @@ impl Session {
         place: &MemberSpec,
     ) -> Result<bool, ReasonAndMessage> {
         let spec = self.specs.borrow().clone();
-        self.facts.blocked = None;
-        self.facts.is_installing = false;
+        self.state.blocked = None;
+        self.state.is_installing = false;
         // A new kubeconfig may lead to another cluster than before.
         if !spec.accepts(self.identity.as_ref()) || !spec.has_same_place(place) {
             return Ok(false);
         }
         let action = action(
-            self.facts.target.as_ref(),
+            self.state.target.as_ref(),
             &spec.desired,
             spec.names(),
             &spec.known,
@@ -290,7 +290,7 @@ impl Session {
             }
         };
         // The new globalps must run before the Secret changes, because it verifies the credentials.
-        if self.facts.blocked.is_none() && !self.facts.is_installing {
+        if self.state.blocked.is_none() && !self.state.is_installing {
             self.write_target(client, &spec, action).await?;
         }
         Ok(has_installed)
@@ -318,8 +318,8 @@ impl Session {
             Ok(InstallState::Starting { written }) => {
                 let known = self.installing.take().filter(|(it, _)| it == release);
                 let (release, since) = known.unwrap_or_else(|| (release.clone(), Instant::now()));
-                self.facts.is_installing = true;
-                self.facts.is_install_late =
+                self.state.is_installing = true;
+                self.state.is_install_late =
                     spec.outcome == MemberOutcome::NotInstalled || since.elapsed() >= INSTALL_FAILS;
                 self.installing = Some((release, since));
                 Ok(written)
@@ -347,15 +347,15 @@ impl Session {
         let written = match action {
             Action::Keep => return Ok(()),
             Action::Block(reason) => {
-                self.facts.blocked = Some(reason);
+                self.state.blocked = Some(reason);
                 return Ok(());
             }
             Action::Apply(release) => {
-                let version = self.facts.target.as_ref().map(|target| &target.version);
+                let version = self.state.target.as_ref().map(|target| &target.version);
                 let body = body(spec, release, version);
                 let params = PatchParams {
                     // Reverts other clients' changes of the hub's own Secret; fails if its version is no longer `version`.
-                    force: self.facts.target.as_ref().is_some_and(TargetView::is_own),
+                    force: self.state.target.as_ref().is_some_and(TargetView::is_own),
                     ..PatchParams::apply(&self.shared.manager)
                 };
                 let patch = Patch::Apply(&body);
@@ -373,11 +373,11 @@ impl Session {
             Ok(secret) => {
                 let manager = &self.shared.manager;
                 let view = |secret| TargetView::new(&secret, manager, &spec.desired);
-                self.facts.target = secret.and_then(|it| it.into_result().ok()).map(view);
+                self.state.target = secret.and_then(|it| it.into_result().ok()).map(view);
                 Ok(())
             }
             Err(kube::Error::Api(status)) if is_absent(&status) => {
-                self.facts.target = None;
+                self.state.target = None;
                 self.block(Reason::NotFound, &status.message);
                 Ok(())
             }

@@ -21,13 +21,13 @@ const CONFIG_IS_AWAITED: Duration = Duration::from_mins(1);
 impl Session {
     /// When to look again whether the cluster still has no `GlobalPullSecret`; `None`: it has one, or it has had none for long.
     pub(super) fn await_config(&mut self) -> Option<Instant> {
-        let is_missing = self.facts.report == MemberReport::NoConfig;
+        let is_missing = self.state.report == MemberReport::NoConfig;
         let now = Instant::now();
         let since = is_missing.then(|| self.without_config.unwrap_or(now));
         self.without_config = since;
         let until = since.map(|since| since + CONFIG_IS_AWAITED);
-        self.facts.lacks_config = until.is_some_and(|until| until <= now);
-        until.filter(|_| !self.facts.lacks_config)
+        self.state.lacks_config = until.is_some_and(|until| until <= now);
+        until.filter(|_| !self.state.lacks_config)
     }
 
     /// Reports a changed status to the hub.
@@ -48,22 +48,22 @@ impl Session {
     /// `None`: the cluster had the desired revision, and its watch has not reported yet. A status now would only show a brief
     /// `Syncing` after each restart of the hub.
     fn status(&self, spec: &MemberSpec) -> Option<ClusterPullSecretStatus> {
-        let facts = &self.facts;
+        let state = &self.state;
         let criteria = DoneCriteria {
             require_nodes: spec.require_nodes,
             is_additional: spec.target.is_additional(),
         };
         let is_awaited = criteria.require_nodes
             && criteria.is_additional
-            && facts.report == MemberReport::Unknown
-            && facts.unreachable.is_none()
-            && facts.blocked.is_none();
+            && state.report == MemberReport::Unknown
+            && state.unreachable.is_none()
+            && state.blocked.is_none();
         let is_accepted = spec.accepts(self.identity.as_ref());
         if is_awaited && spec.is_in_force() && is_accepted {
             return None;
         }
         let about = (spec.names(), &*spec.known);
-        let mut status = status(facts, &spec.desired, about, criteria);
+        let mut status = status(state, &spec.desired, about, criteria);
         if spec.ignores_secret {
             let messages = [status.message, ignored_secret(&self.cluster)];
             let message = messages.into_iter().filter(|it| !it.is_empty());
@@ -76,7 +76,7 @@ impl Session {
             (ClusterPhase::Removed, _) => Revision::NONE,
             // Another client deleted the object while no hub ran.
             (ClusterPhase::Pending, Desired::Nothing) if !spec.revision.is_identified() => {
-                let target = facts.target.as_ref();
+                let target = state.target.as_ref();
                 target.map_or(Revision::NONE, |it| {
                     it.unknown_revision(spec.names(), &spec.known)
                 })

@@ -7,14 +7,13 @@ use std::time::Duration;
 use globalps_core::api::{
     ClusterPhase, ClusterPullSecret, ClusterPullSecretSpec, ClusterPullSecretStatus, Target,
 };
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::rollout::{Revision, RevisionId};
 use globalps_fake_api::{FakeApi, Fault, REFUSALS};
 use globalps_planner::clusters::desired::{Desired, Release};
 use globalps_planner::clusters::identity::Pin;
 use globalps_planner::clusters::installation::Installation;
 use globalps_planner::clusters::known::Known;
-use globalps_planner::clusters::member::ReasonAndMessage;
 use globalps_planner::clusters::member_report::MemberReport;
 use globalps_planner::content::secret::revision_of_test;
 use globalps_planner::content::source::Data;
@@ -131,7 +130,7 @@ async fn a_refused_write_to_a_member_is_named_and_caught_up_later() {
             match refusal {
                 Fault::Answer(code, message) if code < 500 => {
                     assert!(is_reached, "{case}");
-                    let (reason, said) = session.facts.blocked.clone().unwrap();
+                    let (reason, said) = session.state.blocked.clone().unwrap();
                     let expected = match (*write == target, code) {
                         (true, 403) => Reason::Forbidden,
                         (true, 409) => Reason::Conflict,
@@ -148,7 +147,7 @@ async fn a_refused_write_to_a_member_is_named_and_caught_up_later() {
             for _ in 0..2 {
                 assert!(write_member(&mut session, &spec, &api).await, "{case}");
             }
-            assert!(session.facts.blocked.is_none(), "{case}");
+            assert!(session.state.blocked.is_none(), "{case}");
             let written: BTreeSet<String> = written.union(&api.written()).cloned().collect();
             assert_eq!(written, all, "{case}");
         }
@@ -292,13 +291,13 @@ async fn an_installation_that_never_runs_has_failed_after_a_while() {
     for (minutes, expected) in [(0, false), (4, false), (1, true), (9, true)] {
         tokio::time::advance(Duration::from_mins(minutes)).await;
         session.write(&client, &spec).await.unwrap();
-        assert!(session.facts.is_installing);
-        assert_eq!(session.facts.is_install_late, expected, "{minutes}");
+        assert!(session.state.is_installing);
+        assert_eq!(session.state.is_install_late, expected, "{minutes}");
     }
     assert!(!api.written().contains(&secret_of_member()));
     starts(&api);
     session.write(&client, &spec).await.unwrap();
-    assert!(!session.facts.is_installing);
+    assert!(!session.state.is_installing);
     assert!(api.written().contains(&secret_of_member()));
 }
 
@@ -353,15 +352,15 @@ async fn a_cluster_with_content_that_no_object_tells_of_is_not_new() {
 async fn a_cluster_without_a_global_pull_secret_blocks_after_a_while() {
     let (mut session, _, _specs) = session();
     assert_eq!(session.await_config(), None);
-    session.facts.report = MemberReport::NoConfig;
+    session.state.report = MemberReport::NoConfig;
     let due = session.await_config().unwrap();
-    assert!(!session.facts.lacks_config, "it may be created in a moment");
+    assert!(!session.state.lacks_config, "it may be created in a moment");
     tokio::time::advance(Duration::from_secs(10)).await;
     assert_eq!(session.await_config(), Some(due));
     tokio::time::advance(Duration::from_secs(50)).await;
     assert_eq!(session.await_config(), None);
-    assert!(session.facts.lacks_config);
-    session.facts.report = MemberReport::NoStatus;
+    assert!(session.state.lacks_config);
+    session.state.report = MemberReport::NoStatus;
     assert_eq!(session.await_config(), None);
-    assert!(!session.facts.lacks_config);
+    assert!(!session.state.lacks_config);
 }

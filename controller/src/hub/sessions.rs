@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use globalps_planner::clusters::input::ClusterKey;
-use globalps_planner::clusters::member::Facts;
+use globalps_planner::clusters::member::ObservedState;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 
@@ -28,7 +28,7 @@ impl Session {
             cluster,
             shared,
             specs,
-            facts: Facts::default(),
+            state: ObservedState::default(),
             identity: None,
             installed: None,
             installing: None,

@@ -7,9 +7,9 @@ use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use globalps_core::names::{
     CLUSTER_KUBECONFIG_KEYS, KUBECONFIG_ANNOTATION, cluster_pull_secret, fleet_revision,
 };
-use globalps_core::rollout;
+use globalps_core::rollout::{Revision, RevisionId};
 use globalps_planner::clusters::input::ClusterKey;
-use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::revision::FleetRevision;
 use globalps_planner::clusters::shard::Shard;
 use globalps_planner::content::source::Data;
 use globalps_planner::targets::{created, version};
@@ -127,7 +127,7 @@ pub(super) struct RevisionSecret {
     pub(super) id: Id,
     /// uid of the `FleetPullSecret` that owns it.
     pub(super) owner: String,
-    pub(super) revision: Revision,
+    pub(super) revision: FleetRevision,
     /// The revisions of the namespace exceed what the hub keeps, so its content is not known.
     pub(super) is_left_out: bool,
 }
@@ -143,8 +143,8 @@ impl RevisionSecret {
 
     /// Makes its content unknown.
     pub(super) fn forget_content(&mut self) {
-        let unknown = rollout::Revision::new(self.revision.number, rollout::RevisionId::UNKNOWN);
-        self.revision = Revision::new(unknown, Arc::new(Data(None)), None);
+        let unknown = Revision::new(self.revision.number, RevisionId::UNKNOWN);
+        self.revision = FleetRevision::new(unknown, Arc::new(Data(None)), None);
     }
 
     pub(super) fn has_content(&self) -> bool {
@@ -216,7 +216,7 @@ impl Bounded for RevisionSecret {
     }
 
     fn content(&self) -> usize {
-        let Revision {
+        let FleetRevision {
             content,
             install,
             rejected,
@@ -368,7 +368,7 @@ pub(super) fn kubeconfig(secret: &Secret) -> KubeconfigSecret {
 }
 
 pub(super) fn revision(secret: &Secret) -> RevisionSecret {
-    let none = || Revision::new(rollout::Revision::NONE, Arc::new(Data(None)), None);
+    let none = || FleetRevision::new(Revision::NONE, Arc::new(Data(None)), None);
     let mut owners = secret.owner_references().iter();
     RevisionSecret {
         id: Id::of(secret),
@@ -376,7 +376,7 @@ pub(super) fn revision(secret: &Secret) -> RevisionSecret {
             .next()
             .map(|owner| owner.uid.clone())
             .unwrap_or_default(),
-        revision: Revision::decode(secret).unwrap_or_else(none),
+        revision: FleetRevision::decode(secret).unwrap_or_else(none),
         is_left_out: false,
     }
 }

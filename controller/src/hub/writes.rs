@@ -7,7 +7,7 @@ use globalps_core::api::{
 use globalps_core::decode::Item;
 use globalps_core::names::{FLEET_FINALIZER, HUB, cluster_pull_secret, fleet_revision};
 use globalps_planner::clusters::input::{ClusterKey, fleet_title};
-use globalps_planner::clusters::revision::Revision;
+use globalps_planner::clusters::revision::FleetRevision;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
@@ -107,7 +107,7 @@ impl Writer {
     pub(super) async fn revision(
         &self,
         fleet: &FleetPullSecret,
-        revision: &Revision,
+        revision: &FleetRevision,
         is_new: bool,
     ) -> Result<WrittenRevision, ApplyError> {
         let secret = revision.encode(fleet);

@@ -36,8 +36,9 @@ struct LeaseState {
     since: Duration,
 }
 
+/// How to acquire the Lease.
 #[derive(Debug, PartialEq, Eq)]
-enum Step {
+enum Acquisition {
     Create,
     /// The Lease of this `resourceVersion`.
     Take(String),
@@ -45,17 +46,17 @@ enum Step {
 }
 
 /// The next step of a controller that does not lead.
-fn step(state: &LeaseState, me: &str, now: Duration) -> Step {
+fn acquisition(state: &LeaseState, me: &str, now: Duration) -> Acquisition {
     if state.holder.as_ref().is_some_and(|holder| holder != me) {
         // After a deletion the same time must pass: the holder may not know of it yet.
         let left = (state.since + state.duration).saturating_sub(now);
         if !left.is_zero() {
-            return Step::Wait(left);
+            return Acquisition::Wait(left);
         }
     }
     match &state.version {
-        Some(version) => Step::Take(version.clone()),
-        None => Step::Create,
+        Some(version) => Acquisition::Take(version.clone()),
+        None => Acquisition::Create,
     }
 }
 
@@ -127,11 +128,11 @@ impl Election {
         loop {
             self.health.beat();
             let next = match state.as_ref().filter(|_| listed) {
-                Some(state) => step(state, &self.api.me, clock::now()),
-                None => Step::Wait(LEASE_DURATION),
+                Some(state) => acquisition(state, &self.api.me, clock::now()),
+                None => Acquisition::Wait(LEASE_DURATION),
             };
             let pause = match next {
-                Step::Wait(pause) => {
+                Acquisition::Wait(pause) => {
                     let holder = state.as_ref().and_then(|state| state.holder.clone());
                     if listed && waits_for != holder {
                         tracing::info!(holder, "standing by");
@@ -139,14 +140,14 @@ impl Election {
                     }
                     pause
                 }
-                Step::Create => match self.api.create().await {
+                Acquisition::Create => match self.api.create().await {
                     Ok(lease) => {
                         state = Some(LeaseState::of(&lease, state.as_ref(), clock::now()));
                         continue;
                     }
                     Err(error) => warn("create", &error),
                 },
-                Step::Take(version) => {
+                Acquisition::Take(version) => {
                     let sent = clock::now();
                     let transitions = state.as_ref().map_or(0, |state| state.transitions);
                     match self.api.take(&version, transitions).await {
@@ -238,9 +239,14 @@ mod tests {
         let mut endless = lease("1", "other");
         endless.spec.lease_duration_seconds = Some(i32::MAX);
         let endless = LeaseState::of(&endless, None, at(100));
-        let take = |version: &str| Step::Take(version.to_owned());
+        let take = |version: &str| Acquisition::Take(version.to_owned());
         for (sentence, state, now, expected) in [
-            ("a missing Lease is created", &never, 100, Step::Create),
+            (
+                "a missing Lease is created",
+                &never,
+                100,
+                Acquisition::Create,
+            ),
             ("one without a holder is taken", &free, 100, take("1")),
             (
                 "so is one of this controller, from a request without a response",
@@ -252,20 +258,20 @@ mod tests {
                 "another holder is waited for",
                 &held,
                 100,
-                Step::Wait(at(10)),
+                Acquisition::Wait(at(10)),
             ),
             (
                 "whatever renewal time it has",
                 &held,
                 104,
-                Step::Wait(at(6)),
+                Acquisition::Wait(at(6)),
             ),
             ("and taken after its duration", &held, 110, take("1")),
             (
                 "each renewal restarts the time",
                 &renewed,
                 110,
-                Step::Wait(at(3)),
+                Acquisition::Wait(at(3)),
             ),
             ("which ends, too", &renewed, 113, take("2")),
             (
@@ -278,29 +284,34 @@ mod tests {
                 "a Lease deleted while held is waited for",
                 &deleted,
                 110,
-                Step::Wait(at(5)),
+                Acquisition::Wait(at(5)),
             ),
             (
                 "from when its absence was first seen",
                 &again,
                 115,
-                Step::Create,
+                Acquisition::Create,
             ),
             (
                 "a holder's longer time is respected",
                 &longer,
                 110,
-                Step::Wait(at(20)),
+                Acquisition::Wait(at(20)),
             ),
-            ("but not for years", &endless, 100, Step::Wait(DURATIONS.1)),
+            (
+                "but not for years",
+                &endless,
+                100,
+                Acquisition::Wait(DURATIONS.1),
+            ),
             (
                 "an invalid duration counts as the default",
                 &nonsense,
                 109,
-                Step::Wait(at(1)),
+                Acquisition::Wait(at(1)),
             ),
         ] {
-            assert_eq!(step(state, "me", at(now)), expected, "{sentence}");
+            assert_eq!(acquisition(state, "me", at(now)), expected, "{sentence}");
         }
     }
 

@@ -49,18 +49,18 @@ struct PodOwnerFields {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct PodTemplateFields {
-    spec: PodFields,
+    spec: PodSpecFields,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct PodFields {
-    containers: Vec<ContainerFields>,
+struct PodSpecFields {
+    containers: Vec<EnvFields>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct ContainerFields {
+struct EnvFields {
     env: Vec<Variable>,
 }
 

@@ -46,7 +46,7 @@ struct TooSlow;
 #[derive(Default)]
 pub(crate) struct Room {
     held: AtomicUsize,
-    limiter: RateLimiter,
+    throttle: Throttle,
 }
 
 /// Client layer that limits responses.
@@ -61,7 +61,7 @@ impl<S> Layer<S> for Bounds {
     fn layer(&self, inner: S) -> Self::Service {
         BoundedService {
             inner,
-            limiter: RateLimiter::default(),
+            throttle: Throttle::default(),
             room: Arc::clone(&self.room),
             pause: None,
         }
@@ -70,9 +70,9 @@ impl<S> Layer<S> for Bounds {
 
 /// The time at which everything read so far would have been read at a rate.
 #[derive(Clone, Default)]
-struct RateLimiter(Arc<Mutex<Option<Instant>>>);
+struct Throttle(Arc<Mutex<Option<Instant>>>);
 
-impl RateLimiter {
+impl Throttle {
     /// Adds these bytes, and returns when the next ones may be read.
     fn after(&self, bytes: usize, rate: u32) -> Instant {
         let now = Instant::now();
@@ -91,7 +91,7 @@ fn pause(until: Instant) -> Option<Pin<Box<Sleep>>> {
 
 pub(crate) struct BoundedService<S> {
     inner: S,
-    limiter: RateLimiter,
+    throttle: Throttle,
     room: Arc<Room>,
     /// Delay before the next request.
     pause: Option<Pin<Box<Sleep>>>,
@@ -117,12 +117,12 @@ where
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let is_watch = is_watch(&request);
-        let (limiter, room) = (self.limiter.clone(), Arc::clone(&self.room));
-        self.pause = pause(limiter.after(REQUEST, RATE));
+        let (throttle, room) = (self.throttle.clone(), Arc::clone(&self.room));
+        self.pause = pause(throttle.after(REQUEST, RATE));
         let call = self.inner.call(request);
         Box::pin(async move {
             let response = call.await.map_err(Into::into)?;
-            Ok(response.map(|body| BoundedBody::new(body, (limiter, room), is_watch)))
+            Ok(response.map(|body| BoundedBody::new(body, (throttle, room), is_watch)))
         })
     }
 }
@@ -132,7 +132,7 @@ pub(crate) struct BoundedBody<B> {
     inner: bounds::Bounded<B>,
     /// `None`: the body of a watch.
     end: Option<Pin<Box<Sleep>>>,
-    limiter: RateLimiter,
+    throttle: Throttle,
     room: Arc<Room>,
     /// How much of the room it holds.
     held: usize,
@@ -141,11 +141,11 @@ pub(crate) struct BoundedBody<B> {
 }
 
 impl<B> BoundedBody<B> {
-    fn new(inner: B, (limiter, room): (RateLimiter, Arc<Room>), is_watch: bool) -> Self {
+    fn new(inner: B, (throttle, room): (Throttle, Arc<Room>), is_watch: bool) -> Self {
         Self {
             inner: bounds::Bounded::new(inner, MAX_SIZE, is_watch),
             end: (!is_watch).then(|| Box::pin(sleep(TIMEOUT))),
-            limiter,
+            throttle,
             room,
             held: 0,
             pause: None,
@@ -156,8 +156,8 @@ impl<B> BoundedBody<B> {
         if !self.hold(self.inner.used().saturating_sub(SMALL)) {
             return Err(NoRoom);
         }
-        let own = self.limiter.after(data.len(), RATE);
-        let together = self.room.limiter.after(data.len(), RATE_TOGETHER);
+        let own = self.throttle.after(data.len(), RATE);
+        let together = self.room.throttle.after(data.len(), RATE_TOGETHER);
         self.pause = pause(own.max(together));
         Ok(())
     }
@@ -281,7 +281,7 @@ mod tests {
         let room = Arc::<Room>::default();
         let body = |room: &Arc<Room>, size| {
             let part = Parts(vec![b'x'; size].into(), 1);
-            BoundedBody::new(part, (RateLimiter::default(), Arc::clone(room)), true)
+            BoundedBody::new(part, (Throttle::default(), Arc::clone(room)), true)
         };
         let mut held = Vec::new();
         let mut end = String::new();
@@ -319,20 +319,24 @@ mod tests {
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
     async fn reads_and_requests_wait_for_the_rate_limit() {
-        let (limiter, begun) = (RateLimiter::default(), Instant::now());
+        let (throttle, begun) = (Throttle::default(), Instant::now());
         assert_eq!(
-            limiter.after(2 * RATE as usize, RATE),
+            throttle.after(2 * RATE as usize, RATE),
             begun,
             "the first burst"
         );
         let later = |seconds| begun + Duration::from_secs(seconds);
-        assert_eq!(limiter.after(RATE as usize, RATE), later(1));
+        assert_eq!(throttle.after(RATE as usize, RATE), later(1));
         tokio::time::advance(Duration::from_secs(10)).await;
-        assert_eq!(limiter.after(RATE as usize, RATE), later(10), "a new burst");
+        assert_eq!(
+            throttle.after(RATE as usize, RATE),
+            later(10),
+            "a new burst"
+        );
         for _ in 1..640 {
-            limiter.after(REQUEST, RATE);
+            throttle.after(REQUEST, RATE);
         }
-        assert_eq!(limiter.after(REQUEST, RATE), later(19), "64 a second");
+        assert_eq!(throttle.after(REQUEST, RATE), later(19), "64 a second");
         // 6 MiB at 0.5 MiB a second, with a burst of 1 MiB.
         let begun = Instant::now();
         let mut rest = BoundedBody::new(parts(b'\n', 96), Default::default(), true);

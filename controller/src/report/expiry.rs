@@ -2,7 +2,7 @@
 
 use globalps_core::api::condition;
 use globalps_core::reasons::Reason;
-use globalps_planner::content::expiry::{Expiries, Expiring, Stage};
+use globalps_planner::content::expiry::{Expiries, Expiring, ExpiryStage};
 use jiff::Timestamp;
 
 use super::statement::{REGISTRY_LIMIT, Statement, first, shortened, statement};
@@ -22,16 +22,16 @@ pub(super) fn credentials_expiring(expiries: &Expiries, now: Timestamp) -> State
         );
     };
     let reason = match worst {
-        Stage::Soon => Reason::ExpiringSoon,
-        Stage::WithinAnHour => Reason::ExpiringWithinAnHour,
-        Stage::Expired => Reason::Expired,
+        ExpiryStage::Soon => Reason::ExpiringSoon,
+        ExpiryStage::WithinAnHour => Reason::ExpiringWithinAnHour,
+        ExpiryStage::Expired => Reason::Expired,
     };
     let message = first(due.iter().map(|(stage, it)| say(*stage, it)), NAMED);
     statement(condition::CREDENTIALS_EXPIRING, "True", reason, message)
 }
 
 /// Times are in UTC, and the message changes only with them: a relative time would change with each reconcile.
-fn say(stage: Stage, expiring: &Expiring) -> String {
+fn say(stage: ExpiryStage, expiring: &Expiring) -> String {
     let Expiring {
         at,
         registry,
@@ -44,8 +44,8 @@ fn say(stage: Stage, expiring: &Expiring) -> String {
         None => "of the original pull secret".to_owned(),
     };
     let expires = match stage {
-        Stage::Expired => "expired",
-        Stage::Soon | Stage::WithinAnHour => "expires",
+        ExpiryStage::Expired => "expired",
+        ExpiryStage::Soon | ExpiryStage::WithinAnHour => "expires",
     };
     format!("the credential for `{registry}` {source} {expires} at {at}")
 }

@@ -8,7 +8,7 @@ use globalps_planner::content::expiry::Expiries;
 use globalps_planner::nodes::input::{NodeView, Snapshot};
 use jiff::Timestamp;
 
-use crate::telemetry::metrics::{CONDITIONS, Delivered, FleetGauges, PHASES};
+use crate::telemetry::metrics::{CONDITIONS, DeliveryCounts, FleetGauges, PHASES};
 
 pub(crate) fn figures(
     snapshot: &Snapshot,
@@ -31,13 +31,13 @@ pub(crate) fn figures(
         namespaces: status
             .image_pull_secrets
             .as_ref()
-            .map_or_else(Delivered::default, |found| {
+            .map_or_else(DeliveryCounts::default, |found| {
                 delivered(found.total, found.synced, found.failed)
             }),
         operators: status
             .operators
             .as_ref()
-            .map_or_else(Delivered::default, |found| {
+            .map_or_else(DeliveryCounts::default, |found| {
                 delivered(found.total, found.synced, found.failed)
             }),
     }
@@ -68,8 +68,8 @@ fn contested(snapshot: &Snapshot, revision: Revision) -> u32 {
     u32::try_from(nodes.count()).unwrap_or(u32::MAX)
 }
 
-fn delivered(total: u32, synced: u32, failed: u32) -> Delivered {
-    Delivered {
+fn delivered(total: u32, synced: u32, failed: u32) -> DeliveryCounts {
+    DeliveryCounts {
         synced,
         failed,
         waiting: total.saturating_sub(synced.saturating_add(failed)),

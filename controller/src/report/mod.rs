@@ -20,7 +20,7 @@ use globalps_core::rollout::{Goal, Ledger};
 use globalps_planner::content::expiry::Expiries;
 use globalps_planner::namespaces::report::NamespacesReport;
 use globalps_planner::nodes::input::Snapshot;
-use globalps_planner::nodes::members::{Target, members};
+use globalps_planner::nodes::members::{RolloutTarget, members};
 use globalps_planner::nodes::plan::{Aim, Hold, Plan};
 use globalps_planner::nodes::state::node_states;
 use globalps_planner::operators::report::OperatorsReport;
@@ -64,7 +64,7 @@ pub(crate) fn report(
             .global
             .as_ref()
             .map_or(0, |g| g.provider_since);
-        let target = Target {
+        let target = RolloutTarget {
             ledger: Ledger {
                 canary_passed: plan.canary_passed,
                 ..Ledger::new(goal)

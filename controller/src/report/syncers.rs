@@ -136,7 +136,7 @@ mod tests {
     use globalps_core::virtual_nodes::VirtualMark;
     use globalps_planner::content::secret::revision_of_test;
     use globalps_planner::content::source::Source;
-    use globalps_planner::nodes::members::{Target, members};
+    use globalps_planner::nodes::members::{RolloutTarget, members};
     use globalps_planner::nodes::state::node_states;
     use globalps_planner::nodes::syncers::Down;
     use globalps_planner::nodes::testing::snapshot;
@@ -201,7 +201,7 @@ mod tests {
             "b:ErrImagePull n:Pending e",
         );
         let goal = Goal::Revision(revision_of_test(5));
-        let target = Target {
+        let target = RolloutTarget {
             ledger: Ledger {
                 canary_passed: true,
                 ..Ledger::new(goal)

@@ -9,49 +9,49 @@ use globalps_planner::nodes::plan::{Aim, Plan};
 use globalps_planner::refused::title;
 
 use super::Controller;
-use super::reconcile::Facts;
+use super::reconcile::Decisions;
 use crate::objects::agents::{Leftover, Removal};
 
 impl Controller {
     /// Writes the Secrets. Data that `global-pull-secret` will no longer have is saved elsewhere first; if that fails, the rotation
     /// goes first, and this leader saves it later.
-    pub(super) async fn write_content(&mut self, plan: &Plan, facts: &Facts) {
+    pub(super) async fn write_content(&mut self, plan: &Plan, decisions: &Decisions) {
         let applier = Arc::clone(&self.applier);
         let is_kept = plan.keeps_content();
         if !is_kept {
-            self.copies.rolled_out = None;
+            self.earlier.rolled_out = None;
         }
         if matches!(plan.aim, Aim::Nothing | Aim::CleanUp) {
-            self.copies.history = None;
+            self.earlier.history = None;
         }
         if plan.history.is_some() {
-            self.copies.history.clone_from(&plan.history);
+            self.earlier.history.clone_from(&plan.history);
         }
         if plan.rolled_out.is_some() {
-            self.copies.rolled_out.clone_from(&plan.rolled_out);
-        } else if self.copies.rolled_out.is_none() && is_kept {
+            self.earlier.rolled_out.clone_from(&plan.rolled_out);
+        } else if self.earlier.rolled_out.is_none() && is_kept {
             let rolled_out = self.cache.rolled_out();
-            self.copies.rolled_out = rolled_out.filter(|_| self.cache.is_rolled_out_lost());
+            self.earlier.rolled_out = rolled_out.filter(|_| self.cache.is_rolled_out_lost());
         }
-        if let Some(write) = &self.copies.history {
+        if let Some(write) = &self.earlier.history {
             let keep = async {
-                let slots = applier.history(facts.spec.history_limit).await?;
+                let slots = applier.history(decisions.spec.history_limit).await?;
                 applier.keep(history::slot_for(write, &slots), write).await
             };
             let kept = self.refusals.one("history".to_owned(), keep).await;
             if kept.is_some() {
-                self.copies.history = None;
+                self.earlier.history = None;
             }
         }
-        if facts.forgets_rolled_out {
+        if decisions.forgets_rolled_out {
             let object = Leftover::Secret(ROLLED_OUT_SECRET.to_owned());
             self.remove([object]).await;
-        } else if let Some(write) = &self.copies.rolled_out {
+        } else if let Some(write) = &self.earlier.rolled_out {
             let object = title("Secret", ROLLED_OUT_SECRET);
             let call = applier.rolled_out_secret(write);
             if let Some(secret) = self.refusals.one(object, call).await {
                 self.cache.put_rolled_out(secret);
-                self.copies.rolled_out = None;
+                self.earlier.rolled_out = None;
             }
         }
         if let Some(write) = &plan.global {
@@ -74,7 +74,7 @@ impl Controller {
     async fn forget_old(&mut self, plan: &Plan) {
         let Some(up_to) = plan.forget.up_to() else {
             if plan.forget == Forget::NotAsked {
-                self.copies.forgotten = None;
+                self.earlier.forgotten = None;
             }
             return;
         };
@@ -82,7 +82,7 @@ impl Controller {
             return;
         };
         let is_known = |known: Forgotten| known.answers(up_to, global.revision);
-        if self.copies.forgotten.is_some_and(is_known) {
+        if self.earlier.forgotten.is_some_and(is_known) {
             return;
         }
         let applier = Arc::clone(&self.applier);
@@ -103,13 +103,13 @@ impl Controller {
                 && is_back(&slots, rolled_out.as_ref(), &global, up_to),
         };
         if forgotten.is_back {
-            self.copies.forgotten = Some(forgotten);
+            self.earlier.forgotten = Some(forgotten);
             self.wrote = true;
             return;
         }
-        let copies = &mut self.copies;
-        copies.history.take_if(|it| it.revision <= up_to);
-        copies.rolled_out.take_if(|it| it.revision.number <= up_to);
+        let earlier = &mut self.earlier;
+        earlier.history.take_if(|it| it.revision <= up_to);
+        earlier.rolled_out.take_if(|it| it.revision.number <= up_to);
         let slots = slots_up_to(&slots, up_to).map(history_secret);
         let second = rolled_out.map(|_| ROLLED_OUT_SECRET.to_owned());
         let objects = slots.chain(second).map(Leftover::Secret);
@@ -120,7 +120,7 @@ impl Controller {
             up_to,
             "deleted the Secrets with content that is to be forgotten"
         );
-        self.copies.forgotten = Some(forgotten);
+        self.earlier.forgotten = Some(forgotten);
         self.wrote = true;
     }
 }

@@ -8,18 +8,18 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use globalps_core::names::{ATTACHED_ANNOTATION, OPERATOR_SECRETS_ANNOTATION};
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::state::ProofKey;
 use globalps_planner::namespaces::input::Delivery;
 use globalps_planner::namespaces::views::PullSecretView;
-use globalps_planner::operators::input::Known;
+use globalps_planner::operators::input::KnownCopy;
 use globalps_planner::operators::views::CatalogSecret;
 use globalps_planner::refused::title;
+use globalps_planner::targets::Id;
 use globalps_planner::targets::account::AccountView;
 use globalps_planner::targets::memory::Memory;
 use globalps_planner::targets::proof::Proof;
-use globalps_planner::targets::write::{Content, Write};
-use globalps_planner::targets::{Id, ReasonAndMessage};
+use globalps_planner::targets::write::{SecretContent, Write};
 use globalps_runtime::backoff::random;
 use jiff::SignedDuration;
 use tokio::time::{Instant, timeout_at};
@@ -47,13 +47,13 @@ pub(super) enum Stored {
 /// A finished write. `None`: the object is gone, or is never read.
 pub(super) type Done = (Write, Result<Option<Stored>, ApplyError>);
 
-/// Where the results of a delivery's writes are kept.
-pub(super) enum Objects<'a> {
+/// The cache that a delivery writes its results to.
+pub(super) enum DeliveryCache<'a> {
     Namespaces(&'a mut PullSecrets),
     Operators(&'a mut OperatorObjects),
 }
 
-impl Objects<'_> {
+impl DeliveryCache<'_> {
     /// The service accounts, and the annotation with the references that the delivery added.
     fn accounts(&mut self) -> (&mut Kept<AccountView>, &'static str) {
         match self {
@@ -73,10 +73,10 @@ impl Objects<'_> {
             return None;
         };
         match (content, self) {
-            (Content::Copy(of), Self::Operators(objects)) => {
+            (SecretContent::Copy(of), Self::Operators(objects)) => {
                 objects.secrets.get(&of.source).map(CatalogSecret::content)
             }
-            (Content::Namespace(of), Self::Namespaces(_)) => {
+            (SecretContent::Namespace(of), Self::Namespaces(_)) => {
                 let delivery = delivery?;
                 let rendered = rendered.entry(of.identity.clone());
                 Some(rendered.or_insert_with(|| delivery.render(of)).clone())
@@ -101,7 +101,7 @@ impl Executor {
         &mut self,
         writes: Vec<Write>,
         applier: &Arc<Applier>,
-        mut objects: Objects<'_>,
+        mut cache: DeliveryCache<'_>,
         proof_key: Option<ProofKey>,
         delivery: Option<&Delivery<'_>>,
     ) {
@@ -122,8 +122,8 @@ impl Executor {
                 if write.is_restore() {
                     self.memory.restored(&key, steady());
                 }
-                let credentials = objects.credentials(&write, delivery, &mut rendered);
-                let (accounts, record) = objects.accounts();
+                let credentials = cache.credentials(&write, delivery, &mut rendered);
+                let (accounts, record) = cache.accounts();
                 let account = accounts.get(&key).cloned();
                 let applier = Arc::clone(applier);
                 begun.insert(key);
@@ -139,7 +139,7 @@ impl Executor {
             match timeout_at(patience, self.pending.next()).await {
                 Ok(Some(done)) => {
                     begun.remove(&done.0.key());
-                    self.settle(&mut objects, done);
+                    self.settle(&mut cache, done);
                 }
                 Ok(None) => return,
                 Err(_) => break,
@@ -152,15 +152,15 @@ impl Executor {
     }
 
     /// Records the result of a write.
-    pub(super) fn settle(&mut self, objects: &mut Objects, (write, done): Done) {
+    pub(super) fn settle(&mut self, cache: &mut DeliveryCache, (write, done): Done) {
         let (key, now) = (write.key(), steady());
         let stored = match done {
             Ok(stored) => stored,
             Err(error) => {
                 let (reason, message) = reason_and_message(&write, &error);
-                let what = match objects {
-                    Objects::Namespaces(_) => "could not write into a namespace",
-                    Objects::Operators(_) => "could not deliver to an operator",
+                let what = match cache {
+                    DeliveryCache::Namespaces(_) => "could not write into a namespace",
+                    DeliveryCache::Operators(_) => "could not deliver to an operator",
                 };
                 tracing::warn!(%error, reason = reason.as_str(), "{what}");
                 self.memory.failed(&key, reason, message, now, random());
@@ -177,28 +177,28 @@ impl Executor {
         } else {
             self.memory.removed(&key);
         }
-        match (objects, write, stored) {
-            (objects, _, Some(Stored::Account(account))) => objects.accounts().0.put(account),
-            (Objects::Namespaces(objects), _, Some(Stored::Secret(secret))) => {
+        match (cache, write, stored) {
+            (cache, _, Some(Stored::Account(account))) => cache.accounts().0.put(account),
+            (DeliveryCache::Namespaces(objects), _, Some(Stored::Secret(secret))) => {
                 objects.secrets.put(secret);
             }
-            (Objects::Namespaces(objects), Write::Delete { id, .. }, None) => {
+            (DeliveryCache::Namespaces(objects), Write::Delete { id, .. }, None) => {
                 objects.secrets.live.remove(&id.0);
             }
             (
-                Objects::Operators(objects),
+                DeliveryCache::Operators(objects),
                 Write::Secret {
                     id,
-                    content: Content::Copy(content),
+                    content: SecretContent::Copy(content),
                     ..
                 },
                 _,
             ) => {
-                let written = Known::Written { content, at: now };
+                let written = KnownCopy::Written { content, at: now };
                 objects.copies.insert(id, written);
             }
-            (Objects::Operators(objects), Write::Delete { id, .. }, _) => {
-                objects.copies.insert(id, Known::Deleted);
+            (DeliveryCache::Operators(objects), Write::Delete { id, .. }, _) => {
+                objects.copies.insert(id, KnownCopy::Deleted);
             }
             _ => {}
         }
@@ -210,7 +210,7 @@ fn reason_and_message(write: &Write, error: &ApplyError) -> ReasonAndMessage {
         (
             Write::Secret {
                 id: (namespace, name),
-                content: Content::Copy(_),
+                content: SecretContent::Copy(_),
                 ..
             },
             Refusal::Because(Reason::Changed),
@@ -249,11 +249,11 @@ async fn perform(
                 return Err(unknown(id));
             };
             match content {
-                Content::Namespace(of) => {
+                SecretContent::Namespace(of) => {
                     let stored = applier.pull_secret(id, credentials, proof, of).await?;
                     Some(Stored::Secret(stored.into()))
                 }
-                Content::Copy(of) => {
+                SecretContent::Copy(of) => {
                     applier.operator_secret(id, credentials, proof, of).await?;
                     None
                 }
@@ -303,10 +303,8 @@ mod tests {
         let mut executor = Executor::default();
         let begun = Instant::now();
         let writes = ["a", "slow", "b"].map(delete).into();
-        let objects = Objects::Namespaces(&mut known);
-        executor
-            .execute(writes, &applier, objects, None, None)
-            .await;
+        let cache = DeliveryCache::Namespaces(&mut known);
+        executor.execute(writes, &applier, cache, None, None).await;
         assert_eq!(
             begun.elapsed(),
             PATIENCE,
@@ -323,9 +321,9 @@ mod tests {
         assert!(is_soon, "by the clock that nobody sets: {left:?}");
 
         let begun = Instant::now();
-        let objects = Objects::Namespaces(&mut known);
+        let cache = DeliveryCache::Namespaces(&mut known);
         executor
-            .execute(vec![delete("c")], &applier, objects, None, None)
+            .execute(vec![delete("c")], &applier, cache, None, None)
             .await;
         assert!(begun.elapsed() < PATIENCE, "but not the next time");
         let (write, done) = executor.pending.next().await.unwrap();

@@ -48,9 +48,9 @@ pub(super) struct ForOperators {
     pub(super) executor: Executor,
 }
 
-/// What this leader knows of the copies of earlier content.
+/// What this leader knows of the Secrets with earlier content.
 #[derive(Default)]
-pub(super) struct Copies {
+pub(super) struct EarlierContent {
     /// What `global-pull-secret` no longer has, and could not be saved yet.
     pub(super) history: Option<HistoryWrite>,
     pub(super) rolled_out: Option<RolledOutWrite>,
@@ -90,11 +90,11 @@ pub(super) struct Reported {
 pub(super) fn snapshot<'a>(
     cache: &'a Cache,
     refusals: &'a Refusals,
-    copies: &Copies,
+    earlier: &EarlierContent,
     now: Timestamp,
 ) -> Snapshot<'a> {
     let mut snapshot = cache.snapshot(uptime(), now);
     snapshot.refused = Cow::Borrowed(&refusals.failures);
-    Forgotten::add(copies.forgotten, &mut snapshot.recorded);
+    Forgotten::add(earlier.forgotten, &mut snapshot.recorded);
     snapshot
 }

@@ -52,8 +52,8 @@ impl Controller {
                 let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
                 let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
                 revert_delay = self.install(spec, kept, restores).await;
-                if self.copies.is_too_long && !restores {
-                    self.copies.is_too_long = !self.shorten_history(spec.history_limit).await;
+                if self.earlier.is_too_long && !restores {
+                    self.earlier.is_too_long = !self.shorten_history(spec.history_limit).await;
                 }
             }
             Aim::CleanUp if !self.are_namespaces_over() => {}
@@ -235,7 +235,7 @@ impl Controller {
                 installed.refused = refused;
             }
             installed => {
-                self.copies.is_too_long |= !restores;
+                self.earlier.is_too_long |= !restores;
                 *installed = Some(Installed {
                     generation,
                     provider: spec.kubelet.credential_provider.clone(),

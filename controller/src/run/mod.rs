@@ -28,8 +28,8 @@ use globalps_core::names::{self, LEADER, LEASE};
 use kube::Client;
 use tokio::time::{Instant, sleep_until};
 
-use delivering::Objects;
-use known::{Agents, Copies, ForNamespaces, ForOperators, Reported};
+use delivering::DeliveryCache;
+use known::{Agents, EarlierContent, ForNamespaces, ForOperators, Reported};
 use openshift::OpenshiftOriginal;
 use verification::Verification;
 
@@ -123,7 +123,7 @@ struct Controller {
     recorder: EventRecorder,
     openshift: OpenshiftOriginal,
     verification: Verification,
-    copies: Copies,
+    earlier: EarlierContent,
     agents: Agents,
     namespaces: ForNamespaces,
     operators: ForOperators,
@@ -152,7 +152,7 @@ impl Controller {
             recorder: EventRecorder::new(client.clone(), namespace),
             openshift: OpenshiftOriginal::default(),
             verification: Verification::default(),
-            copies: Copies::default(),
+            earlier: EarlierContent::default(),
             agents: Agents::default(),
             namespaces: ForNamespaces::default(),
             operators: ForOperators::default(),
@@ -181,13 +181,13 @@ impl Reconciles for Controller {
                 event.map(|event| self.cache.handle(event, Instant::now()))
             },
             Some(done) = self.namespaces.executor.pending.next() => {
-                let mut objects = Objects::Namespaces(&mut self.cache.pull_secrets);
-                self.namespaces.executor.settle(&mut objects, done);
+                let mut cache = DeliveryCache::Namespaces(&mut self.cache.pull_secrets);
+                self.namespaces.executor.settle(&mut cache, done);
                 Some(true)
             }
             Some(done) = self.operators.executor.pending.next() => {
-                let mut objects = Objects::Operators(&mut self.cache.operators);
-                self.operators.executor.settle(&mut objects, done);
+                let mut cache = DeliveryCache::Operators(&mut self.cache.operators);
+                self.operators.executor.settle(&mut cache, done);
                 Some(true)
             }
             () = self.verification.changed() => Some(true),

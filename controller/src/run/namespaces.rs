@@ -6,10 +6,10 @@ use globalps_core::api::{Attach, ImagePullSecrets};
 use globalps_core::names::STATE_SECRET;
 use globalps_core::namespaces::Selection;
 use globalps_core::rollout::Goal;
-use globalps_core::state::{Copies, State};
+use globalps_core::state::{NamespaceObjects, State};
 use globalps_planner::content::secret::{self, Global};
 use globalps_planner::namespaces::identity::Parts;
-use globalps_planner::namespaces::input::{Delivery, Input};
+use globalps_planner::namespaces::input::{Delivery, NamespacesInput};
 use globalps_planner::namespaces::plan;
 use globalps_planner::namespaces::report::{NamespacesReport, Problem};
 use globalps_planner::nodes::plan::{Aim, Plan};
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 
 use super::Controller;
 use super::clock::steady;
-use super::delivering::Objects;
+use super::delivering::DeliveryCache;
 use super::known::ForNamespaces;
 use crate::cache::{PullSecretsWatch, uptime};
 use crate::leader::reconciling::RESYNC;
@@ -41,7 +41,7 @@ impl Controller {
     }
 
     /// The settings, and what namespaces may have.
-    fn settings(&self) -> Option<(&ImagePullSecrets, Option<&Copies>)> {
+    fn settings(&self) -> Option<(&ImagePullSecrets, Option<&NamespaceObjects>)> {
         let spec = self.cache.spec()?;
         Some((
             &spec.image_pull_secrets,
@@ -51,13 +51,13 @@ impl Controller {
 
     /// Nothing is watched once nothing is left. Secrets with an earlier name are removed first.
     pub(super) fn wanted_pull_secrets(&self) -> Option<PullSecretsWatch> {
-        let (settings, copies) = self.settings()?;
-        if !settings.enabled && copies.is_none() {
+        let (settings, objects) = self.settings()?;
+        if !settings.enabled && objects.is_none() {
             return None;
         }
-        let known = copies.map(|copies| &copies.secret_name);
+        let known = objects.map(|objects| &objects.secret_name);
         let secret_name = known.unwrap_or(&settings.secret_name).clone();
-        let has_references = copies.is_some_and(|copies| copies.references);
+        let has_references = objects.is_some_and(|objects| objects.references);
         let uses_accounts = settings.enabled
             && match self.attach(settings) {
                 Some((attach, _)) => attach == Attach::ServiceAccounts,
@@ -114,11 +114,11 @@ impl Controller {
     /// is pending. Never fails: a failed namespace is in the report, and does not block others.
     pub(super) async fn deliver_to_namespaces(&mut self, plan: &Plan) -> Option<Duration> {
         self.namespaces.report = None;
-        let (settings, copies) = self.settings()?;
-        if !settings.enabled && copies.is_none() {
+        let (settings, objects) = self.settings()?;
+        if !settings.enabled && objects.is_none() {
             return None;
         }
-        let (settings, copies) = (settings.clone(), copies.cloned());
+        let (settings, objects) = (settings.clone(), objects.cloned());
         let watch = self.cache.pull_secrets.watch()?.clone();
         let known = self.attach(&settings);
         let (attach, note) = known.unwrap_or((Attach::Admission, None));
@@ -138,7 +138,7 @@ impl Controller {
         let is_known = (known.is_some() || content.is_none())
             && self.cache.pull_secrets.secrets.synced
             && self.cache.are_namespaces_synced();
-        let has_references = copies.as_ref().is_some_and(|copies| copies.references);
+        let has_references = objects.as_ref().is_some_and(|objects| objects.references);
         let adds_references = content.is_some() && attach == Attach::ServiceAccounts;
         let has_accounts =
             self.cache.pull_secrets.are_accounts_synced() || !has_references && !adds_references;
@@ -177,11 +177,11 @@ impl Controller {
             paused: rollout.paused,
         });
         // The state first: from it a new leader knows what to look for. A removal doesn't depend on it.
-        let copies_with = |references| Copies {
+        let objects_with = |references| NamespaceObjects {
             secret_name: watch.secret_name.clone(),
             references: references || adds_references && has_accounts,
         };
-        let needed = delivery.map(|_| copies_with(has_references)).or(copies);
+        let needed = delivery.map(|_| objects_with(has_references)).or(objects);
         if !self.remember_namespaces(needed).await && delivery.is_some() {
             report.problem = Some(Problem::NotRemembered(self.not_remembered()));
             self.namespaces.report = Some(report);
@@ -196,7 +196,7 @@ impl Controller {
             && namespaces.writes.is_empty()
             && self.namespaces.executor.pending.is_empty();
         let has_references = summary.accounts > 0 || has_references && !is_settled;
-        let left = Some(copies_with(has_references)).filter(|_| !is_empty);
+        let left = Some(objects_with(has_references)).filter(|_| !is_empty);
         let is_forgotten = left.is_none() && self.cache.state().namespaces.is_some();
         // It says at least what there is.
         let is_remembered = self.remember_namespaces(left).await;
@@ -219,9 +219,9 @@ impl Controller {
     }
 
     /// Whether the state says what namespaces may have.
-    async fn remember_namespaces(&mut self, copies: Option<Copies>) -> bool {
+    async fn remember_namespaces(&mut self, objects: Option<NamespaceObjects>) -> bool {
         let state = State {
-            namespaces: copies,
+            namespaces: objects,
             ..self.cache.state().clone()
         };
         self.remember(state).await
@@ -274,10 +274,10 @@ impl Controller {
         let wrote = !writes.is_empty();
         if wrote {
             let key = self.cache.state().proof_key;
-            let objects = Objects::Namespaces(&mut self.cache.pull_secrets);
+            let cache = DeliveryCache::Namespaces(&mut self.cache.pull_secrets);
             let executor = &mut self.namespaces.executor;
             executor
-                .execute(writes, &self.applier, objects, key, delivery.as_ref())
+                .execute(writes, &self.applier, cache, key, delivery.as_ref())
                 .await;
             namespaces = self.plan_namespaces(delivery, &watch.secret_name, has_accounts);
         }
@@ -308,7 +308,7 @@ impl Controller {
         } = &mut self.namespaces;
         clock.observe(secrets, uptime(), wall);
         ownership.observe(secrets, self.cache.state().proof_key, secret_name);
-        let input = Input {
+        let input = NamespacesInput {
             delivery,
             own_namespace: &self.namespace,
             secret_name,

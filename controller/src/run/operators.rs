@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use globalps_core::names::operator_secret;
 use globalps_core::state::State;
-use globalps_planner::operators::input::Input;
+use globalps_planner::operators::input::OperatorsInput;
 use globalps_planner::operators::plan;
 use globalps_planner::operators::report::OperatorsReport;
 use globalps_planner::targets::plan::DeliveryPlan;
 
 use super::Controller;
 use super::clock::steady;
-use super::delivering::Objects;
+use super::delivering::DeliveryCache;
 use super::namespaces::until;
 
 /// Interval between attempts to write the state.
@@ -54,10 +54,10 @@ impl Controller {
                 return Some(RETRY);
             }
             let key = self.cache.state().proof_key;
-            let objects = Objects::Operators(&mut self.cache.operators);
+            let cache = DeliveryCache::Operators(&mut self.cache.operators);
             let executor = &mut self.operators.executor;
             executor
-                .execute(plan.writes, &self.applier, objects, key, None)
+                .execute(plan.writes, &self.applier, cache, key, None)
                 .await;
             plan = self.plan_operators(is_enabled);
         }
@@ -98,7 +98,7 @@ impl Controller {
         plan::forget(&mut objects.copies, &objects.accounts.live);
         let objects = &self.cache.operators;
         let spec = self.cache.spec();
-        plan::plan(&Input {
+        plan::plan(&OperatorsInput {
             is_enabled,
             paused: spec.is_some_and(|spec| spec.rollout.paused),
             namespaces: self.cache.live_namespaces(),

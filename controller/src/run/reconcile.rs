@@ -30,9 +30,9 @@ const UNSETTLED: Duration = Duration::from_secs(15);
 /// report has its own thousands of members.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "facts do not depend on each other"
+    reason = "decisions do not depend on each other"
 )]
-pub(super) struct Facts {
+pub(super) struct Decisions {
     /// What the syncer's objects are made from.
     pub(super) spec: GlobalPullSecretSpec,
     /// The configuration is to be remembered.
@@ -48,7 +48,7 @@ pub(super) struct Facts {
     open: BTreeSet<String>,
 }
 
-impl Facts {
+impl Decisions {
     fn of(snapshot: &Snapshot, plan: &Plan, state: &State) -> Self {
         let mut spec = snapshot.config.spec.clone();
         if let Some(path) = snapshot.other_config_file() {
@@ -90,8 +90,9 @@ impl Controller {
             return RESYNC;
         }
         let now = Timestamp::now();
-        let (plan, facts) = self.plan(now).await;
-        self.remember_configuration(&plan, facts.is_needed).await;
+        let (plan, decisions) = self.plan(now).await;
+        self.remember_configuration(&plan, decisions.is_needed)
+            .await;
         self.record_missing_config(&plan);
         if plan.aim == Aim::Nothing
             && self.cache.config().is_none()
@@ -99,12 +100,17 @@ impl Controller {
         {
             return RESYNC;
         }
-        self.write_content(&plan, &facts).await;
+        self.write_content(&plan, &decisions).await;
         let is_all_assigned = self.assign(&plan).await;
         let namespaces = self.deliver_to_namespaces(&plan).await;
         let operators = self.deliver_to_operators().await;
         let agents = self
-            .manage(&plan, &facts.spec, facts.manages, facts.is_changing)
+            .manage(
+                &plan,
+                &decisions.spec,
+                decisions.manages,
+                decisions.is_changing,
+            )
             .await;
         self.record_reverted(&plan);
         let status = self.report(now, &plan).await;
@@ -112,7 +118,7 @@ impl Controller {
             // The next reconcile has enough to do without more events.
             self.planning = Duration::ZERO;
         }
-        let refused = self.refusals.end(|object| facts.open.contains(object));
+        let refused = self.refusals.end(|object| decisions.open.contains(object));
         // The watch events of these writes are no changes any more, but the next plan may depend on them, and so may the status
         // after everything has been removed.
         let has_cleaned_up = plan.aim == Aim::CleanUp && self.cache.global_version().is_none();
@@ -121,14 +127,14 @@ impl Controller {
         }
         let expiry = until_next_expiry(&self.reported.expiries.1, now);
         let delays = [namespaces, operators, agents, status, refused, expiry];
-        let pause = self.pause(&plan, facts.is_unsettled);
+        let pause = self.pause(&plan, decisions.is_unsettled);
         delays.into_iter().flatten().fold(pause, Duration::min)
     }
 
     /// Only a rollback reads the history.
-    async fn plan(&mut self, now: Timestamp) -> (Plan, Facts) {
+    async fn plan(&mut self, now: Timestamp) -> (Plan, Decisions) {
         let begun = Instant::now();
-        let mut snapshot = snapshot(&self.cache, &self.refusals, &self.copies, now);
+        let mut snapshot = snapshot(&self.cache, &self.refusals, &self.earlier, now);
         snapshot.recorded.namespaces_have = self.namespaces.everywhere;
         snapshot.new_id = RevisionId::from_random(random_bits());
         snapshot.agents.are_cleaned_up = self.agents.cleans_up;
@@ -139,14 +145,14 @@ impl Controller {
             Source::Absent
         };
         let mut next = judged.plan(&last);
-        let facts = Facts::of(&snapshot, &next, self.cache.state());
+        let decisions = Decisions::of(&snapshot, &next, self.cache.state());
         let interval = snapshot.config.spec.verify.as_ref().map(Verify::interval);
         self.verification
             .set(interval, snapshot.recorded.global.as_ref());
         drop(snapshot);
         next.members = Vec::new();
         self.planning += begun.elapsed();
-        (next, facts)
+        (next, decisions)
     }
 
     /// The last additional Secret that was rolled out.

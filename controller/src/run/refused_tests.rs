@@ -17,7 +17,7 @@ use globalps_core::names::{
 };
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::Revision;
-use globalps_core::state::{Configuration, Copies, NODES_NOT_SERVED, ProofKey, State};
+use globalps_core::state::{Configuration, NODES_NOT_SERVED, NamespaceObjects, ProofKey, State};
 use globalps_fake_api::{FakeApi, Fault, REFUSALS};
 use globalps_planner::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use globalps_planner::content::source::{Data, Source};
@@ -392,12 +392,12 @@ async fn a_cleanup_continues_and_remembers_a_secret_that_stays() {
     for is_over in [false, true] {
         let api = FakeApi::default();
         let mut controller = controller(&api);
-        let copies = Copies {
+        let objects = NamespaceObjects {
             secret_name: "s".to_owned(),
             references: false,
         };
         let state = State {
-            namespaces: Some(copies),
+            namespaces: Some(objects),
             ..State::default()
         };
         let mut secret = state.secret();
@@ -476,7 +476,7 @@ async fn a_webhook_denying_with_404_is_named_and_stops_no_other() {
     let api = FakeApi::default();
     let mut controller = controller(&api);
     let state = State {
-        namespaces: Some(Copies {
+        namespaces: Some(NamespaceObjects {
             secret_name: GLOBAL_SECRET.to_owned(),
             references: false,
         }),
@@ -513,7 +513,7 @@ async fn unlistable_accounts_stop_neither_rotation_nor_removal() {
         let api = FakeApi::default();
         let mut controller = controller(&api);
         let state = State {
-            namespaces: Some(Copies {
+            namespaces: Some(NamespaceObjects {
                 secret_name: GLOBAL_SECRET.to_owned(),
                 references,
             }),
@@ -552,8 +552,8 @@ async fn unlistable_accounts_stop_neither_rotation_nor_removal() {
         Box::pin(controller.deliver_to_namespaces(&plan)).await;
         assert!(is_done(&api), "{case}");
         assert_eq!(controller.are_namespaces_over(), removes, "{case}");
-        let copies = controller.cache.state().namespaces.clone();
-        let remembered = copies.map(|copies| copies.references);
+        let objects = controller.cache.state().namespaces.clone();
+        let remembered = objects.map(|objects| objects.references);
         let expected = Some(true).filter(|_| references);
         assert_eq!(remembered, expected, "{case}: what may be left");
     }
@@ -575,7 +575,7 @@ async fn a_removal_ends_despite_bad_selector_or_unlisted_namespaces() {
         config.spec.image_pull_secrets = serde_json::from_value(settings).unwrap();
         controller.cache.put_config(config);
         let state = State {
-            namespaces: Some(Copies {
+            namespaces: Some(NamespaceObjects {
                 secret_name: GLOBAL_SECRET.to_owned(),
                 references: false,
             }),
@@ -623,17 +623,17 @@ async fn a_removal_ends_despite_bad_selector_or_unlisted_namespaces() {
 /// The stored state is of an earlier configuration, and can't be written.
 #[tokio::test(start_paused = true)]
 async fn a_refused_state_stops_only_namespaces_that_it_does_not_cover() {
-    let copies = |secret_name: &str, references| Copies {
+    let objects = |secret_name: &str, references| NamespaceObjects {
         secret_name: secret_name.to_owned(),
         references,
     };
     for (case, namespaces, expected) in [
         (
             "it names the Secrets",
-            Some(copies(GLOBAL_SECRET, false)),
+            Some(objects(GLOBAL_SECRET, false)),
             true,
         ),
-        ("and references", Some(copies(GLOBAL_SECRET, true)), true),
+        ("and references", Some(objects(GLOBAL_SECRET, true)), true),
         ("it names nothing", None, false),
     ] {
         let api = FakeApi::default();

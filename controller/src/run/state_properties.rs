@@ -13,7 +13,7 @@ use globalps_core::names::{
     ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, RESTORE_ANNOTATION, STATE_SECRET,
 };
 use globalps_core::rollout::Goal;
-use globalps_core::state::{Copies, State, restore_meant};
+use globalps_core::state::{NamespaceObjects, State, restore_meant};
 use globalps_planner::content::secret::{self, encode};
 use globalps_planner::content::source::{Data, Source};
 use globalps_planner::nodes::clock::Uptime;
@@ -216,7 +216,7 @@ impl World {
                     let before = self.cache.state().clone();
                     self.store(State {
                         operators,
-                        namespaces: namespaces.then(|| Copies {
+                        namespaces: namespaces.then(|| NamespaceObjects {
                             secret_name: GLOBAL_SECRET.to_owned(),
                             references: operators,
                         }),

@@ -40,7 +40,7 @@ impl Controller {
         let is_missing = config.is_none();
         let generation = self.cache.generation();
         let before = config.and_then(|config| config.status.clone());
-        let snapshot = snapshot(&self.cache, &self.refusals, &self.copies, now);
+        let snapshot = snapshot(&self.cache, &self.refusals, &self.earlier, now);
         let version = self.cache.global_version();
         if self.reported.expiries.0.as_deref() != version {
             let expiries = Expiries::of(snapshot.recorded.global.as_ref());
@@ -176,7 +176,7 @@ fn is_at_rest(status: &GlobalPullSecretStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use globalps_planner::content::expiry::Stage::{Expired, Soon, WithinAnHour};
+    use globalps_planner::content::expiry::ExpiryStage::{Expired, Soon, WithinAnHour};
     use globalps_planner::content::expiry::testing::{AT, DAY, HOUR, at, expiries};
 
     use super::*;

@@ -60,13 +60,13 @@ pub(crate) struct FleetGauges {
     /// Unix time of the earliest expiry; `None`: nothing expires.
     pub(crate) credentials_expire: Option<i64>,
     /// Delivery into namespaces, and to operators.
-    pub(crate) namespaces: Delivered,
-    pub(crate) operators: Delivered,
+    pub(crate) namespaces: DeliveryCounts,
+    pub(crate) operators: DeliveryCounts,
 }
 
 /// Namespaces or operators by state; all zero if they get nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Delivered {
+pub(crate) struct DeliveryCounts {
     pub(crate) synced: u32,
     pub(crate) waiting: u32,
     pub(crate) failed: u32,
@@ -389,12 +389,12 @@ pub(crate) mod tests {
             degraded_by_content: false,
             contested: 2,
             credentials_expire: Some(1_800_000_000),
-            namespaces: Delivered {
+            namespaces: DeliveryCounts {
                 synced: 2,
                 waiting: 1,
                 failed: 0,
             },
-            operators: Delivered::default(),
+            operators: DeliveryCounts::default(),
         };
         metrics.set_fleet(fleet, Some(3.0), &BTreeMap::new());
         metrics.set_clusters(Counts {

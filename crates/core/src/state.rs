@@ -59,7 +59,7 @@ pub struct State {
     pub replaced: Option<Configuration>,
     /// Namespaces may have Secrets and references of the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub namespaces: Option<Copies>,
+    pub namespaces: Option<NamespaceObjects>,
     /// Operators may have Secrets and references of the controller.
     #[serde(default)]
     pub operators: bool,
@@ -99,7 +99,7 @@ pub struct Configuration {
 /// Objects that namespaces may contain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Copies {
+pub struct NamespaceObjects {
     /// Name of the Secret in each namespace.
     pub secret_name: String,
     /// Service accounts may have references to it.
@@ -250,7 +250,7 @@ mod tests {
             }),
             uid: Some("u".to_owned()),
             replaced: None,
-            namespaces: Some(Copies {
+            namespaces: Some(NamespaceObjects {
                 secret_name: "s".to_owned(),
                 references: true,
             }),

@@ -112,14 +112,14 @@ fn version_of(secret: PartialObjectMeta<Secret>) -> SecretVersion {
 
 /// The nodes to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scope {
+pub(crate) struct NodeFilter {
     /// Empty: all.
     pub names: Vec<String>,
     /// A label selector in kubectl's syntax.
     pub selector: Option<String>,
 }
 
-impl Scope {
+impl NodeFilter {
     pub(crate) fn is_all(&self) -> bool {
         self.names.is_empty() && self.selector.is_none()
     }
@@ -131,7 +131,7 @@ pub(crate) struct Facts {
     pub installed: bool,
     pub global: Store<GlobalPullSecret>,
     pub node_secrets: Store<NodePullSecret>,
-    pub scope: Scope,
+    pub filter: NodeFilter,
     /// The nodes that the selector matches; `None`: hidden from this user.
     pub nodes: Option<Store<NodeFacts>>,
     /// The two pull secrets, each in a store of its own; `None`: hidden from this user.
@@ -142,14 +142,14 @@ pub(crate) struct Facts {
 impl Facts {
     /// Reads everything once. What this user may not read stays hidden; only the custom resources are required.
     pub(crate) async fn observe(cluster: &Cluster<'_>) -> Result<Self> {
-        Self::observe_some(cluster, Scope::default()).await
+        Self::observe_some(cluster, NodeFilter::default()).await
     }
 
     /// Reads everything once, for some of the nodes.
-    pub(crate) async fn observe_some(cluster: &Cluster<'_>, scope: Scope) -> Result<Self> {
+    pub(crate) async fn observe_some(cluster: &Cluster<'_>, filter: NodeFilter) -> Result<Self> {
         let gps = cluster.api::<Item<GlobalPullSecret>>();
         let mut asked = NodeQuery {
-            selector: scope.selector.clone(),
+            selector: filter.selector.clone(),
             ..NodeQuery::default()
         };
         // Boxed, because five concurrent requests are a large future that every command would carry.
@@ -179,12 +179,12 @@ impl Facts {
         };
         let visible = match nodes {
             // Without the Nodes, nothing tells which ones match.
-            Err(failure) if scope.selector.is_some() => return Err(failure),
+            Err(failure) if filter.selector.is_some() => return Err(failure),
             nodes => allowed(nodes)?,
         };
         let mut facts = Self {
             installed: true,
-            scope,
+            filter,
             additional_secret: additional?,
             global_secret: global?,
             nodes: visible,
@@ -218,7 +218,7 @@ impl Facts {
     ) -> Option<Signals<'a, NodeFacts>> {
         let gps = self.gps();
         let asked = NodeQuery {
-            selector: self.scope.selector.clone(),
+            selector: self.filter.selector.clone(),
             node_selector: gps.map_or_else(Default::default, |it| it.spec.node_selector.clone()),
         };
         let nodes = self.nodes.as_ref()?;
@@ -226,14 +226,14 @@ impl Facts {
     }
 
     pub(crate) fn is_shown(&self, node: &str) -> bool {
-        let named = &self.scope.names;
+        let named = &self.filter.names;
         let matches = || {
             self.nodes
                 .as_ref()
                 .is_some_and(|nodes| nodes.get(node).is_some())
         };
         (named.is_empty() || named.iter().any(|name| name == node))
-            && (self.scope.selector.is_none() || matches())
+            && (self.filter.selector.is_none() || matches())
     }
 
     /// Number of nodes with a `NodePullSecret` that should have a syncer and are not Ready.

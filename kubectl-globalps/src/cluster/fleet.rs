@@ -14,9 +14,9 @@ use crate::cluster::facts::{Signals, Store, WatchedKind, watch_kind};
 use crate::cluster::namespaces::each;
 use crate::error::{Failure, Result};
 
-/// Which of them are of interest.
+/// The fleets and clusters to show.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Scope {
+pub(crate) struct FleetFilter {
     /// `None`: every one.
     pub fleet: Option<String>,
     /// Clusters of it, by `NAME` or `NAMESPACE/NAME`; none: all.
@@ -24,7 +24,7 @@ pub(crate) struct Scope {
     pub all_namespaces: bool,
 }
 
-impl Scope {
+impl FleetFilter {
     pub(crate) fn of(fleet: &str) -> Self {
         Self {
             fleet: Some(fleet.to_owned()),
@@ -35,32 +35,32 @@ impl Scope {
 
 /// Objects by `NAMESPACE/NAME`.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct FleetFacts {
     pub fleets: Store<FleetPullSecret>,
     pub objects: Store<ClusterPullSecret>,
-    pub scope: Scope,
+    pub filter: FleetFilter,
     /// Clusters of other namespaces are selected.
     pub is_wide: bool,
 }
 
-impl Facts {
-    pub(crate) async fn observe(cluster: &Cluster<'_>, scope: Scope) -> Result<Self> {
+impl FleetFacts {
+    pub(crate) async fn observe(cluster: &Cluster<'_>, filter: FleetFilter) -> Result<Self> {
         let mut facts = Self {
-            scope,
+            filter,
             ..Self::default()
         };
-        if let Some(name) = &facts.scope.fleet {
+        if let Some(name) = &facts.filter.fleet {
             let fleet = find(cluster, name).await?;
             facts.fleets.insert(key(&fleet.metadata), fleet);
         } else {
-            let all = facts.scope.all_namespaces;
+            let all = facts.filter.all_namespaces;
             facts.fleets = list(cluster, "FleetPullSecrets", all).await?;
         }
         let is_wide = facts
             .fleets
             .iter()
             .any(|(_, fleet)| fleet.spec.namespace_selector.is_some());
-        facts.is_wide = is_wide || facts.scope.all_namespaces;
+        facts.is_wide = is_wide || facts.filter.all_namespaces;
         facts.objects = list(cluster, "ClusterPullSecrets", facts.is_wide).await?;
         Ok(facts)
     }

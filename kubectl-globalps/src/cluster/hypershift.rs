@@ -15,7 +15,7 @@ use crate::error::{Failure, Result, allowed};
 /// `HyperShift`'s copy of the cluster's original pull secret.
 const ORIGINAL: &str = "original-pull-secret";
 
-pub(crate) struct Syncer {
+pub(crate) struct HyperShiftSyncer {
     pub daemon_set: DaemonSet,
     pub pods: Vec<Pod>,
     /// By name, whether it is there.
@@ -23,7 +23,7 @@ pub(crate) struct Syncer {
 }
 
 /// `None` if the cluster runs no such syncer.
-pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Syncer>> {
+pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<HyperShiftSyncer>> {
     let Some(daemon_set) = daemon_set(cluster).await? else {
         return Ok(None);
     };
@@ -38,7 +38,7 @@ pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<Syncer>> {
         let found = cluster.call(&doing, api.get_metadata_opt(name)).await?;
         secrets.insert(name.to_owned(), found.is_some());
     }
-    Ok(Some(Syncer {
+    Ok(Some(HyperShiftSyncer {
         daemon_set,
         pods: pods.items,
         secrets,

@@ -18,7 +18,7 @@ use crate::cluster::facts::{metadata_pages, pages};
 use crate::error::Result;
 
 pub(crate) use affected::{Affected, Who, affected};
-pub(crate) use content::{InForce, SecretSeen};
+pub(crate) use content::{PartsInForce, SecretSeen};
 
 /// The relevant fields of a Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -27,7 +27,7 @@ use crate::secret::effects::{Differs, Effects};
 use crate::target::pull_secret;
 use crate::target::wait::{follow_if, may_wait};
 use crate::terminal::printer::Printer;
-use crate::view::status::Goal;
+use crate::view::status::NodesGoal;
 
 /// The error for a source with a scope that nodes don't get.
 const NOT_DELIVERED: &str = "no pod would get the credentials: nodes get a source with a scope only with `spec.kubelet.delivery: CredentialProvider`; `kubectl globalps install --delivery CredentialProvider` sets it";
@@ -74,7 +74,7 @@ pub(super) async fn run(args: &Add, flags: &Connection, printer: &Printer) -> Re
         taken_up(&cluster, name, changed.before, args.wait.rollout.timeout).await?;
     }
     let exit = match args.dry_run {
-        DryRun::None => follow_if(&cluster, Goal::Synced, &args.wait.rollout).await?,
+        DryRun::None => follow_if(&cluster, NodesGoal::Synced, &args.wait.rollout).await?,
         DryRun::Client | DryRun::Server => Exit::Done,
     };
     if let Some(why) = changed.undelivered {

@@ -19,7 +19,7 @@ use crate::target::wait::follow_nodes_if;
 use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::printer::Printer;
 use crate::view::fleet::title;
-use crate::view::fleet::verdict::{Goal, command};
+use crate::view::fleet::verdict::{FleetGoal, command};
 
 /// Annotation that says how Flux applies an object.
 const FLUX_APPLY: &str = "kustomize.toolkit.fluxcd.io/ssa";
@@ -77,8 +77,8 @@ pub(super) async fn resume_clusters(
     let cluster = Cluster::connect(flags, printer)?;
     let fleet = set_clusters(&cluster, &args.fleet, false).await?;
     let goal = match fleet.metadata.deletion_timestamp {
-        Some(_) => Goal::Removed,
-        None => Goal::Synced,
+        Some(_) => FleetGoal::Removed,
+        None => FleetGoal::Synced,
     };
     follow_clusters_if(&cluster, &args.fleet, goal, &args.wait).await
 }

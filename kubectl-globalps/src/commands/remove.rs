@@ -27,7 +27,7 @@ use crate::target::pull_secret::{additional, warn_if_kept, warn_of_owners};
 use crate::target::wait::{follow_if, may_wait};
 use crate::terminal::output::{show_change, show_done};
 use crate::terminal::{Printer, confirm};
-use crate::view::status::{Goal, Status, is_removal_held, sources_that_give};
+use crate::view::status::{NodesGoal, Status, is_removal_held, sources_that_give};
 
 const HISTORY_GOES: &str = "when every node is restored, the history is deleted, so `undo` can't bring these credentials back; revisions start at 1 again";
 
@@ -322,8 +322,8 @@ async fn carry_out(
     plan: Plan,
     sources: Option<&Sources>,
     args: &Remove,
-) -> Result<(Goal, Vec<String>)> {
-    let mut goal = Goal::Restored {
+) -> Result<(NodesGoal, Vec<String>)> {
+    let mut goal = NodesGoal::Restored {
         skip_unreachable: args.skip_unreachable,
     };
     let api = cluster.api::<Secret>();
@@ -343,7 +343,7 @@ async fn carry_out(
             if args.dry_run != DryRun::Client {
                 pull_secret::put(cluster, *secret, args.dry_run).await?;
             }
-            return Ok((Goal::Synced, vec![format!("secret/{name} configured")]));
+            return Ok((NodesGoal::Synced, vec![format!("secret/{name} configured")]));
         }
         Plan::Restore(_) => {
             let name = names::GLOBAL_SECRET;
@@ -360,7 +360,7 @@ async fn carry_out(
     if let Some(sources) = sources {
         done.extend(sources.forget(cluster, name, args.dry_run).await?);
         if sources.has_others(name) || additional(cluster).await?.is_some() {
-            goal = Goal::Synced;
+            goal = NodesGoal::Synced;
         }
     }
     Ok((goal, done))

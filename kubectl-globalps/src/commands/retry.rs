@@ -13,7 +13,7 @@ use crate::target::clusters::of_clusters;
 use crate::target::wait::follow_nodes_if;
 use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::printer::Printer;
-use crate::view::fleet::verdict::Goal;
+use crate::view::fleet::verdict::FleetGoal;
 use crate::view::fleet::{ClusterRow, FleetStatus};
 use crate::view::status::has_failed;
 
@@ -49,7 +49,7 @@ pub(super) async fn retry_clusters(
     if !retry::<ClusterPullSecret>(&cluster, &choose_clusters(&status), none).await? {
         return Ok(Exit::Done);
     }
-    follow_clusters_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+    follow_clusters_if(&cluster, &args.fleet, FleetGoal::Synced, &args.wait).await
 }
 
 /// What tries its revision again, and what doesn't.

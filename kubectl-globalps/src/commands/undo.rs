@@ -18,7 +18,7 @@ use crate::secret::changes::{
     ChangeKind, InForce, RegistryChange, changes, reach_nodes, text_of_all,
 };
 use crate::secret::effects::Differs;
-use crate::secret::history::{Revision, last_other};
+use crate::secret::history::{StoredRevision, last_other};
 use crate::target::fleet_history::revisions_of;
 use crate::target::history;
 use crate::target::pull_secret;
@@ -26,8 +26,8 @@ use crate::target::wait::{follow_if, may_wait};
 use crate::target::wait_clusters::{follow_clusters_if, taken_up};
 use crate::terminal::output::{show_change, show_done};
 use crate::terminal::{Printer, confirm};
-use crate::view::fleet::verdict::Goal as GoalOfClusters;
-use crate::view::status::{ANOTHER_CHANGED, Goal};
+use crate::view::fleet::verdict::FleetGoal;
+use crate::view::status::{ANOTHER_CHANGED, NodesGoal};
 
 /// Of the source Secret of a hub.
 const IF_IMMUTABLE: &str = "delete it and create it again without `immutable: true`; meanwhile every cluster keeps what it has";
@@ -98,7 +98,7 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
         return Ok(Exit::Done);
     }
     withdraw(&cluster, number).await?;
-    let exit = follow_if(&cluster, Goal::Synced, &args.wait.rollout).await?;
+    let exit = follow_if(&cluster, NodesGoal::Synced, &args.wait.rollout).await?;
     if args.wait.rollout.wait && exit == Exit::Done {
         after_wait(&cluster, &restored, None, &args.wait).await?;
     }
@@ -157,16 +157,16 @@ pub(super) async fn undo_in_clusters(
     if args.wait.wait {
         taken_up(&cluster, &args.fleet, args.wait.timeout).await?;
     }
-    follow_clusters_if(&cluster, &args.fleet, GoalOfClusters::Synced, &args.wait).await
+    follow_clusters_if(&cluster, &args.fleet, FleetGoal::Synced, &args.wait).await
 }
 
 /// The revision of this number, or the newest that changes something on nodes that have what there is `now`. `hint`: from the numbers that are kept.
 fn choose<'a>(
-    revisions: &'a [Revision],
+    revisions: &'a [StoredRevision],
     number: Option<i64>,
     (now, in_force): (Option<&DockerConfig>, &InForce),
-    hint: impl Fn(&[Revision]) -> String,
-) -> Result<&'a Revision> {
+    hint: impl Fn(&[StoredRevision]) -> String,
+) -> Result<&'a StoredRevision> {
     let (found, missing) = match number {
         Some(number) => (
             revisions.iter().find(|revision| revision.number == number),
@@ -180,7 +180,7 @@ fn choose<'a>(
     found.ok_or_else(|| Failure::new(missing, hint(revisions)))
 }
 
-fn kept(revisions: &[Revision]) -> String {
+fn kept(revisions: &[StoredRevision]) -> String {
     if revisions.is_empty() {
         return "no revision has been in force in every cluster yet".to_owned();
     }
@@ -196,7 +196,7 @@ struct RollBack<'a> {
     /// Name of the Secret, and key.
     place: (&'a str, &'a str),
     existing: Option<Secret>,
-    revision: &'a Revision,
+    revision: &'a StoredRevision,
     /// The message where the Secret means the same.
     already: String,
     /// The hint for an immutable Secret, if it is another one than for every Secret.

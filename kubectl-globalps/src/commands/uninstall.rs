@@ -29,7 +29,7 @@ use crate::install::operator_access;
 use crate::install::uninstall_preview::{self, NOTHING};
 use crate::target::pull_secret::warn_if_kept;
 use crate::terminal::{Printer, Stream, confirm, nodes};
-use crate::view::status::{Goal, PAUSED, is_removal_held};
+use crate::view::status::{NodesGoal, PAUSED, is_removal_held};
 
 /// Interval of checks whether an object is deleted.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -95,7 +95,7 @@ pub(super) async fn run(args: &Uninstall, flags: &Connection, printer: &Printer)
     switch_off(&cluster, &facts).await?;
     delete_additional(&cluster).await?;
     if to_restore {
-        let goal = Goal::Restored {
+        let goal = NodesGoal::Restored {
             skip_unreachable: args.skip_unreachable,
         };
         let how = Follow::until(goal, args.timeout, Stream::Err);

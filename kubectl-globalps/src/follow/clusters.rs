@@ -4,19 +4,23 @@ use globalps_core::api::{ClusterPullSecret, FleetPullSecret};
 use jiff::Timestamp;
 
 use super::live::{Changes, Follow, changes};
-use super::{Target, View};
-use crate::cluster::fleet::{Facts, Scope, watch};
+use super::{Members, View};
+use crate::cluster::fleet::{FleetFacts, FleetFilter, watch};
 use crate::cluster::{Cluster, Program};
 use crate::error::{Exit, Result};
 use crate::terminal::Layout;
-use crate::view::fleet::verdict::{Goal, advice, command, is_stale, verdict};
+use crate::view::fleet::verdict::{FleetGoal, advice, command, is_stale, verdict};
 use crate::view::fleet::{FleetStatus, is_ready, table};
 use crate::view::members::{Advice, Verdict};
 
-pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>, scope: Scope) -> Result<Exit> {
+pub(crate) async fn follow(
+    cluster: &Cluster<'_>,
+    how: Follow<FleetGoal>,
+    filter: FleetFilter,
+) -> Result<Exit> {
     let clusters = Clusters {
         cluster,
-        scope,
+        filter,
         goal: how.goal,
         shown: Vec::new(),
     };
@@ -25,32 +29,32 @@ pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>, scope: Scop
 
 struct Clusters<'a> {
     cluster: &'a Cluster<'a>,
-    scope: Scope,
+    filter: FleetFilter,
     /// `None`: nobody waits for an end, whose error would name the reason.
-    goal: Option<Goal>,
+    goal: Option<FleetGoal>,
     shown: Vec<FleetStatus>,
 }
 
-impl<'a> Target<'a> for Clusters<'a> {
-    type Facts = Facts;
+impl<'a> Members<'a> for Clusters<'a> {
+    type Cached = FleetFacts;
     type Hint = String;
 
     const PROGRAM: Program = Program::Hub;
     const CONTINUES: &'static str = "the hub continues the rollout";
 
-    async fn look(&self) -> Result<Option<Facts>> {
-        match Facts::observe(self.cluster, self.scope.clone()).await {
-            Err(failure) if failure.is(404) && self.goal == Some(Goal::Removed) => Ok(None),
+    async fn look(&self) -> Result<Option<FleetFacts>> {
+        match FleetFacts::observe(self.cluster, self.filter.clone()).await {
+            Err(failure) if failure.is(404) && self.goal == Some(FleetGoal::Removed) => Ok(None),
             facts => facts.map(Some),
         }
     }
 
-    fn watch(&self, facts: &Facts) -> Vec<Changes<'a, Facts>> {
+    fn watch(&self, facts: &FleetFacts) -> Vec<Changes<'a, FleetFacts>> {
         let fleets = watch::<FleetPullSecret>(
             self.cluster,
             "watch the FleetPullSecrets",
-            self.scope.all_namespaces,
-            self.scope.fleet.clone(),
+            self.filter.all_namespaces,
+            self.filter.fleet.clone(),
         );
         let doing = "watch the ClusterPullSecrets";
         let objects = watch::<ClusterPullSecret>(self.cluster, doing, facts.is_wide, None);
@@ -60,12 +64,18 @@ impl<'a> Target<'a> for Clusters<'a> {
         ]
     }
 
-    fn view(&mut self, facts: &Facts, now: Timestamp, layout: Option<Layout>) -> View<String> {
+    fn view(&mut self, facts: &FleetFacts, now: Timestamp, layout: Option<Layout>) -> View<String> {
         let all = facts.statuses();
         let text = if let Some(layout) = layout {
             let advice = all.first().and_then(news);
             let advice = advice.filter(|_| self.goal.is_none());
-            vec![table::text(&all, &self.scope, now, layout, advice.as_ref())]
+            vec![table::text(
+                &all,
+                &self.filter,
+                now,
+                layout,
+                advice.as_ref(),
+            )]
         } else {
             table::changes(&self.shown, &all)
         };
@@ -79,11 +89,11 @@ impl<'a> Target<'a> for Clusters<'a> {
         view
     }
 
-    fn last(&mut self, facts: &Facts, _: Timestamp) -> Vec<String> {
+    fn last(&mut self, facts: &FleetFacts, _: Timestamp) -> Vec<String> {
         facts.statuses().iter().map(table::headline).collect()
     }
 
-    async fn state(&mut self, facts: &Facts, _: Timestamp) -> Result<Advice> {
+    async fn state(&mut self, facts: &FleetFacts, _: Timestamp) -> Result<Advice> {
         let all = facts.statuses();
         let open = all.iter().find(|status| !status.fleet.ready);
         Ok(open.and_then(advice).unwrap_or_else(|| {
@@ -95,9 +105,9 @@ impl<'a> Target<'a> for Clusters<'a> {
 }
 
 impl Clusters<'_> {
-    fn verdict(&self, all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict<String> {
-        match &self.scope.fleet {
-            Some(name) if goal == Goal::Synced && all.is_empty() => Verdict::Stuck {
+    fn verdict(&self, all: &[FleetStatus], goal: FleetGoal, now: Timestamp) -> Verdict<String> {
+        match &self.filter.fleet {
+            Some(name) if goal == FleetGoal::Synced && all.is_empty() => Verdict::Stuck {
                 reason: format!(
                     "FleetPullSecret `{}/{name}` was deleted meanwhile",
                     self.cluster.namespace

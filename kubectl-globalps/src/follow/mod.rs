@@ -16,9 +16,10 @@ use crate::view::members::{Advice, Verdict};
 use live::{Changes, Follow, Interrupt, Pauses, Screen, Woken, first};
 use running::Running;
 
-/// What is followed: the nodes of a cluster, or the clusters of a hub.
-trait Target<'a> {
-    type Facts: 'static;
+/// The members of a rollout: the nodes of a cluster, or the clusters of a hub.
+trait Members<'a> {
+    /// What the watches keep up to date.
+    type Cached: 'static;
     type Hint: Into<String>;
 
     /// Without it, nothing changes.
@@ -27,28 +28,28 @@ trait Target<'a> {
     const CONTINUES: &'static str;
 
     /// `None`: the goal is reached already.
-    async fn look(&self) -> Result<Option<Self::Facts>>;
+    async fn look(&self) -> Result<Option<Self::Cached>>;
 
-    fn watch(&self, facts: &Self::Facts) -> Vec<Changes<'a, Self::Facts>>;
+    fn watch(&self, facts: &Self::Cached) -> Vec<Changes<'a, Self::Cached>>;
 
     /// `layout`: of the terminal; `None`: what changed since the last call is shown, line by line.
     fn view(
         &mut self,
-        facts: &Self::Facts,
+        facts: &Self::Cached,
         now: Timestamp,
         layout: Option<Layout>,
     ) -> View<Self::Hint>;
 
     /// What the goal needs from this program, where the cluster can be reached.
-    async fn act(&mut self, _: &Self::Facts, _: Timestamp) -> Result<()> {
+    async fn act(&mut self, _: &Self::Cached, _: Timestamp) -> Result<()> {
         Ok(())
     }
 
     /// The last lines, which the table on a terminal has already.
-    fn last(&mut self, facts: &Self::Facts, now: Timestamp) -> Vec<String>;
+    fn last(&mut self, facts: &Self::Cached, now: Timestamp) -> Vec<String>;
 
     /// How far it is, and what to do.
-    async fn state(&mut self, facts: &Self::Facts, now: Timestamp) -> Result<Advice>;
+    async fn state(&mut self, facts: &Self::Cached, now: Timestamp) -> Result<Advice>;
 
     /// Of a wait that reached its goal.
     fn report(&self) {}
@@ -67,16 +68,16 @@ struct View<H> {
 
 /// Follows until the goal is reached (`Done`), or until Ctrl-C. A goal that can't be reached, or not in time, is a
 /// [`Failure`] that says no.
-async fn follow<'a, T: Target<'a>, G>(
+async fn follow<'a, T: Members<'a>, G>(
     cluster: &'a Cluster<'a>,
-    mut target: T,
+    mut members: T,
     how: Follow<G>,
 ) -> Result<Exit> {
     let printer = cluster.printer();
     let mut interrupt = Interrupt::catch();
     let deadline = how.deadline();
     let mut screen = Screen::new(printer, how.stream);
-    let look = async || target.look().await;
+    let look = async || members.look().await;
     let mut facts = match first(&mut screen, &mut interrupt, &how, deadline, look).await? {
         Some(Some(facts)) => facts,
         Some(None) => return Ok(Exit::Done),
@@ -85,16 +86,16 @@ async fn follow<'a, T: Target<'a>, G>(
             return Ok(Exit::Interrupted);
         }
     };
-    let mut pauses = Pauses::new(target.watch(&facts), interrupt, deadline);
+    let mut pauses = Pauses::new(members.watch(&facts), interrupt, deadline);
     let mut program = Running::of(T::PROGRAM);
     loop {
         let now = cluster.now();
         let outage = pauses.outage(Timestamp::now());
         screen.outage(outage.clone());
-        let view = target.view(&facts, now, screen.layout());
+        let view = members.view(&facts, now, screen.layout());
         screen.show(&view.text);
         if outage.is_none() {
-            target.act(&facts, now).await?;
+            members.act(&facts, now).await?;
         }
         if screen.is_closed() {
             return Ok(Exit::Done);
@@ -110,9 +111,9 @@ async fn follow<'a, T: Target<'a>, G>(
             Some(Verdict::Going) | None => None,
         };
         if let Some(ended) = ended {
-            screen.end(&target.last(&facts, now));
+            screen.end(&members.last(&facts, now));
             if ended.is_ok() {
-                target.report();
+                members.report();
             }
             return ended;
         }
@@ -125,12 +126,12 @@ async fn follow<'a, T: Target<'a>, G>(
                 return Ok(Exit::Interrupted);
             }
             Woken::TimedOut => {
-                screen.end(&target.last(&facts, now));
+                screen.end(&members.last(&facts, now));
                 let within = how.within();
                 if let Some(outage) = outage {
                     return Err(outage::timed_out(&within, &outage));
                 }
-                let (state, hint) = target.state(&facts, now).await?;
+                let (state, hint) = members.state(&facts, now).await?;
                 return Err(Failure::no(format!("not done{within}: {state}"), hint));
             }
         }

@@ -5,8 +5,8 @@ use jiff::Timestamp;
 
 use super::live::{Changes, Follow, changes};
 use super::skipped::Skipped;
-use super::{Target, View};
-use crate::cluster::facts::{Scope, watch_global, watch_secret};
+use super::{Members, View};
+use crate::cluster::facts::{NodeFilter, watch_global, watch_secret};
 use crate::cluster::syncers::look;
 use crate::cluster::{Cluster, Facts, NOT_INSTALLED, Program};
 use crate::error::{Exit, Failure, Result};
@@ -14,24 +14,24 @@ use crate::terminal::Layout;
 use crate::terminal::layout::nodes;
 use crate::view::members::Advice;
 use crate::view::status::{
-    About, FOLLOW, Goal, Row, SKIP, SYNCERS, Status, advice, is_stale, verdict,
+    About, FOLLOW, NodesGoal, Row, SKIP, SYNCERS, Status, advice, is_stale, verdict,
 };
 use crate::view::table;
 
 /// Follows all nodes.
-pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<Goal>) -> Result<Exit> {
-    follow_some(cluster, how, Scope::default()).await
+pub(crate) async fn follow(cluster: &Cluster<'_>, how: Follow<NodesGoal>) -> Result<Exit> {
+    follow_some(cluster, how, NodeFilter::default()).await
 }
 
 /// Follows some nodes.
 pub(crate) async fn follow_some(
     cluster: &Cluster<'_>,
-    how: Follow<Goal>,
-    scope: Scope,
+    how: Follow<NodesGoal>,
+    filter: NodeFilter,
 ) -> Result<Exit> {
     let nodes = Nodes {
         cluster,
-        scope,
+        filter,
         goal: how.goal,
         shown: Vec::new(),
         has_hinted: false,
@@ -43,9 +43,9 @@ pub(crate) async fn follow_some(
 
 struct Nodes<'a> {
     cluster: &'a Cluster<'a>,
-    scope: Scope,
+    filter: NodeFilter,
     /// `None`: nobody waits for an end, whose error would name the reason.
-    goal: Option<Goal>,
+    goal: Option<NodesGoal>,
     shown: Vec<Row>,
     /// The advice about a wait without an end was printed.
     has_hinted: bool,
@@ -55,8 +55,8 @@ struct Nodes<'a> {
     skipped: Skipped,
 }
 
-impl<'a> Target<'a> for Nodes<'a> {
-    type Facts = Facts;
+impl<'a> Members<'a> for Nodes<'a> {
+    type Cached = Facts;
     type Hint = &'static str;
 
     const PROGRAM: Program = Program::Controller;
@@ -64,7 +64,7 @@ impl<'a> Target<'a> for Nodes<'a> {
         "the rollout continues; follow it with `kubectl globalps status --watch`";
 
     async fn look(&self) -> Result<Option<Facts>> {
-        let facts = Facts::observe_some(self.cluster, self.scope.clone()).await?;
+        let facts = Facts::observe_some(self.cluster, self.filter.clone()).await?;
         if !facts.installed {
             return Err(Failure::no(NOT_INSTALLED.0, NOT_INSTALLED.1));
         }
@@ -130,7 +130,7 @@ impl<'a> Target<'a> for Nodes<'a> {
 
     async fn act(&mut self, facts: &Facts, now: Timestamp) -> Result<()> {
         let skips = self.goal
-            == Some(Goal::Restored {
+            == Some(NodesGoal::Restored {
                 skip_unreachable: true,
             });
         if !skips {
@@ -180,14 +180,14 @@ impl Nodes<'_> {
     }
 
     fn restores(&self) -> bool {
-        matches!(self.goal, Some(Goal::Restored { .. }))
+        matches!(self.goal, Some(NodesGoal::Restored { .. }))
     }
 
     /// Whether the view shows this advice. A wait reports it at the end, or at once if it has no time limit.
     fn is_news(&self, hint: &str) -> bool {
         match self.goal {
             None => hint != FOLLOW,
-            Some(Goal::Restored {
+            Some(NodesGoal::Restored {
                 skip_unreachable: false,
             }) => hint == SKIP,
             Some(_) => false,

@@ -20,13 +20,13 @@ pub(crate) enum Purpose {
 }
 
 /// The next step for the user.
-struct Hint {
+struct NextStep {
     text: String,
     /// Also suggests `--skip-check` before credentials are written.
     or_skip: bool,
 }
 
-impl Hint {
+impl NextStep {
     fn text(self, purpose: Purpose) -> String {
         const SKIP: &str = "`--skip-check` skips the check";
         let Self { text, or_skip } = self;
@@ -42,15 +42,15 @@ fn and(text: &str, more: &str) -> String {
     format!("{text}{between} {more}")
 }
 
-fn only(text: impl Into<String>) -> Hint {
-    Hint {
+fn only(text: impl Into<String>) -> NextStep {
+    NextStep {
         text: text.into(),
         or_skip: false,
     }
 }
 
-fn or_skip(text: impl Into<String>) -> Hint {
-    Hint {
+fn or_skip(text: impl Into<String>) -> NextStep {
+    NextStep {
         or_skip: true,
         ..only(text)
     }
@@ -167,7 +167,7 @@ pub(crate) fn suspicion(key: &str, credential: &Credential) -> Option<String> {
 /// Registries whose user names have another format.
 const NOT_HARBOR: [&str; 3] = [HUB, "quay.io", "ghcr.io"];
 
-fn way(to: &Peer, why: &Why) -> (String, Hint) {
+fn way(to: &Peer, why: &Why) -> (String, NextStep) {
     let (host, port) = to.address();
     let name = match to {
         Peer::Host { .. } => format!("`{host}:{port}`"),
@@ -268,7 +268,7 @@ fn way(to: &Peer, why: &Why) -> (String, Hint) {
 }
 
 /// The error for a response to a request without credentials, or one unrelated to them.
-fn answer(url: &str, status: u16, retry_after: Option<&str>) -> (String, Hint) {
+fn answer(url: &str, status: u16, retry_after: Option<&str>) -> (String, NextStep) {
     match status {
         403 => (
             format!("`{url}` rejects requests from this machine (403)"),

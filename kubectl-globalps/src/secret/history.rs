@@ -10,7 +10,7 @@ use crate::secret::changes::InForce;
 
 /// A Secret of the history.
 #[derive(Debug)]
-pub(crate) struct Revision {
+pub(crate) struct StoredRevision {
     pub number: i64,
     pub rolled_out: Option<Timestamp>,
     pub bytes: Vec<u8>,
@@ -19,7 +19,7 @@ pub(crate) struct Revision {
     pub secret: String,
 }
 
-impl Revision {
+impl StoredRevision {
     /// `None` if the Secret is not part of the history.
     pub(crate) fn of(secret: &Secret) -> Option<Self> {
         Self::at(secret, names::DATA_KEY)
@@ -58,10 +58,12 @@ pub(crate) fn revision_of(secret: &Secret) -> i64 {
 pub(crate) fn sorted(
     slots: impl IntoIterator<Item = Secret>,
     global: Option<&Secret>,
-) -> Vec<Revision> {
-    let kept = slots.into_iter().filter_map(|secret| Revision::of(&secret));
-    let mut revisions: Vec<Revision> = global
-        .and_then(Revision::in_force)
+) -> Vec<StoredRevision> {
+    let kept = slots
+        .into_iter()
+        .filter_map(|secret| StoredRevision::of(&secret));
+    let mut revisions: Vec<StoredRevision> = global
+        .and_then(StoredRevision::in_force)
         .into_iter()
         .chain(kept)
         .collect();
@@ -73,12 +75,12 @@ pub(crate) fn sorted(
 /// The revision that `undo` goes back to by default: the newest whose merged credentials differ from those with the
 /// Secret's present content. `now`: that content; `None` if there is no Secret or it can't be parsed.
 pub(crate) fn last_other<'a>(
-    revisions: &'a [Revision],
+    revisions: &'a [StoredRevision],
     now: Option<&DockerConfig>,
     in_force: &InForce,
-) -> Option<&'a Revision> {
+) -> Option<&'a StoredRevision> {
     let now = now.map(|now| in_force.effective(now));
-    let differs = |revision: &&Revision| {
+    let differs = |revision: &&StoredRevision| {
         let then = in_force.effective(&revision.config);
         now.as_ref().is_none_or(|now| !now.means_the_same(&then))
     };
@@ -111,7 +113,7 @@ mod tests {
     }
 
     /// In the order of their slots, which is arbitrary.
-    fn revisions() -> Vec<Revision> {
+    fn revisions() -> Vec<StoredRevision> {
         let mut foreign = slot("1", "{}");
         foreign.metadata.annotations = None;
         let slots = [
@@ -141,7 +143,7 @@ mod tests {
             .get_or_insert_default()
             .insert(names::LAST_ADDITIONAL_KEY.to_owned(), content);
         let slots = || ["9", "10"].map(|number| slot(number, r#"{"auths":{"b":{"auth":"dTpw"}}}"#));
-        let numbers = |revisions: Vec<Revision>| -> Vec<i64> {
+        let numbers = |revisions: Vec<StoredRevision>| -> Vec<i64> {
             revisions.iter().map(|revision| revision.number).collect()
         };
         let found = sorted(slots(), Some(&global));

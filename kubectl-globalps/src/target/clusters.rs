@@ -1,7 +1,7 @@
 //! Clusters of a hub that were named.
 
 use crate::cluster::client::Cluster;
-use crate::cluster::fleet::{Facts, Scope};
+use crate::cluster::fleet::{FleetFacts, FleetFilter};
 use crate::error::{Failure, Result};
 use crate::view::fleet::{FleetStatus, is_named};
 
@@ -11,11 +11,11 @@ pub(crate) async fn of_clusters(
     fleet: &str,
     clusters: &[String],
 ) -> Result<Option<FleetStatus>> {
-    let scope = Scope {
+    let scope = FleetFilter {
         clusters: clusters.to_owned(),
-        ..Scope::of(fleet)
+        ..FleetFilter::of(fleet)
     };
-    let facts = Facts::observe(cluster, scope).await?;
+    let facts = FleetFacts::observe(cluster, scope).await?;
     let Some(status) = facts.statuses().into_iter().next() else {
         return Ok(None);
     };

@@ -3,7 +3,7 @@
 use crate::cli::completion::Suggestion;
 use crate::cluster::Cluster;
 use crate::error::Result;
-use crate::secret::history::Revision;
+use crate::secret::history::StoredRevision;
 use crate::view::fleet::title;
 use globalps_core::api::FleetPullSecret;
 use globalps_core::names;
@@ -12,8 +12,8 @@ use kube::ResourceExt as _;
 use kube::api::ListParams;
 
 /// Revisions that may be gone back to, each with the time when all had it.
-pub(crate) fn revision_choices(revisions: &[Revision]) -> Vec<Suggestion> {
-    let choice = |revision: &Revision| {
+pub(crate) fn revision_choices(revisions: &[StoredRevision]) -> Vec<Suggestion> {
+    let choice = |revision: &StoredRevision| {
         let time = revision.rolled_out.map(|time| time.to_string());
         (revision.number.to_string(), time.unwrap_or_default())
     };
@@ -24,7 +24,7 @@ pub(crate) fn revision_choices(revisions: &[Revision]) -> Vec<Suggestion> {
 pub(crate) async fn revisions_of(
     cluster: &Cluster<'_>,
     fleet: &FleetPullSecret,
-) -> Result<Vec<Revision>> {
+) -> Result<Vec<StoredRevision>> {
     let labels = format!("{}={}", names::FLEET_LABEL, fleet.name_any());
     let api = cluster.api::<Secret>();
     let doing = format!("list the revisions of `{}`", title(fleet));
@@ -33,11 +33,11 @@ pub(crate) async fn revisions_of(
     Ok(rolled_out(fleet, &secrets.items))
 }
 
-pub(crate) fn rolled_out(fleet: &FleetPullSecret, secrets: &[Secret]) -> Vec<Revision> {
+pub(crate) fn rolled_out(fleet: &FleetPullSecret, secrets: &[Secret]) -> Vec<StoredRevision> {
     let own = secrets
         .iter()
         .filter_map(|secret| own_revision(fleet, secret));
-    let mut revisions: Vec<Revision> = own
+    let mut revisions: Vec<StoredRevision> = own
         .filter(|revision| revision.rolled_out.is_some())
         .collect();
     revisions.sort_by_key(|revision| std::cmp::Reverse(revision.number));
@@ -46,10 +46,10 @@ pub(crate) fn rolled_out(fleet: &FleetPullSecret, secrets: &[Secret]) -> Vec<Rev
 
 /// The hub rolls out only Secrets that this `FleetPullSecret` owns. Those of an earlier one with its name may hold a revoked
 /// password, and anybody who may create Secrets can give one the label and the annotations.
-pub(crate) fn own_revision(fleet: &FleetPullSecret, secret: &Secret) -> Option<Revision> {
+pub(crate) fn own_revision(fleet: &FleetPullSecret, secret: &Secret) -> Option<StoredRevision> {
     let uid = fleet.metadata.uid.as_ref()?;
     let owner = secret.owner_references().first()?;
-    let revision = Revision::of(secret).filter(|_| owner.uid == *uid)?;
+    let revision = StoredRevision::of(secret).filter(|_| owner.uid == *uid)?;
     let name = names::fleet_revision(&fleet.name_any(), revision.number);
     (secret.name_any() == name).then_some(revision)
 }

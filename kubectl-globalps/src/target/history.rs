@@ -4,7 +4,7 @@ use crate::cluster::Cluster;
 use crate::cluster::facts::was_additional_rolled_out;
 use crate::error::Result;
 use crate::secret::changes::InForce;
-use crate::secret::history::{Revision, sorted};
+use crate::secret::history::{StoredRevision, sorted};
 use crate::target::pull_secret;
 use crate::view::history::Progress;
 use futures::future::try_join_all;
@@ -26,7 +26,7 @@ pub(crate) fn hint(number: Option<i64>, forgotten: i64) -> String {
 
 pub(crate) struct Observed {
     /// Newest first.
-    pub revisions: Vec<Revision>,
+    pub revisions: Vec<StoredRevision>,
     pub in_force: InForce,
     /// See [`was_additional_rolled_out`].
     pub was_additional_rolled_out: bool,

@@ -14,7 +14,7 @@ use crate::view::fleet::ClusterRow;
 
 const HINT: &str = "name a kubeconfig of that cluster with `--member-kubeconfig FILE`, or run `kubectl globalps status` in that cluster";
 
-pub(crate) struct Member<'a> {
+pub(crate) struct MemberCluster<'a> {
     pub(crate) cluster: Cluster<'a>,
     /// `NAMESPACE/NAME` of the cluster.
     title: String,
@@ -27,11 +27,11 @@ pub(crate) async fn connect<'a>(
     row: &ClusterRow,
     args: &Args,
     flags: &Connection,
-) -> Result<Member<'a>> {
+) -> Result<MemberCluster<'a>> {
     let title = &row.name;
     if let Some(file) = &args.member_kubeconfig {
         let flags = flags.of_member(file, args.member_context.as_ref());
-        return Ok(Member {
+        return Ok(MemberCluster {
             cluster: Cluster::connect(&flags, hub.printer())?,
             title: title.clone(),
             secret: None,
@@ -46,14 +46,14 @@ pub(crate) async fn connect<'a>(
     let text = std::str::from_utf8(&bytes).ok();
     let kubeconfig = text.and_then(|text| Kubeconfig::from_yaml(text).ok());
     let kubeconfig = kubeconfig.ok_or_else(|| unusable("is not a kubeconfig"))?;
-    Ok(Member {
+    Ok(MemberCluster {
         cluster: hub.of_others(kubeconfig).map_err(unusable)?,
         title: title.clone(),
         secret: Some(secret),
     })
 }
 
-impl Member<'_> {
+impl MemberCluster<'_> {
     /// Names the cluster in an error, and whose kubeconfig it was that did not do.
     pub(crate) fn may<T>(&self, result: Result<T>) -> Result<T> {
         result.map_err(|mut failure| {
@@ -226,7 +226,7 @@ mod tests {
             (Some("clusters/m1".to_owned()), "Secret `clusters/m1`"),
             (None, "kubectl auth can-i"),
         ] {
-            let member = Member {
+            let member = MemberCluster {
                 cluster: mocked(&[], &printer),
                 title: "clusters/m1".to_owned(),
                 secret,

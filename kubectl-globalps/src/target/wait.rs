@@ -12,7 +12,7 @@ use crate::follow::live::Follow;
 use crate::follow::nodes::follow;
 use crate::follow::running::Running;
 use crate::terminal::printer::Stream;
-use crate::view::status::{Goal, PAUSED, is_restoring};
+use crate::view::status::{NodesGoal, PAUSED, is_restoring};
 
 /// A wait after a dry run would never end.
 pub(crate) fn may_wait(wait: bool, dry_run: DryRun) -> Result<()> {
@@ -70,17 +70,17 @@ pub(crate) async fn follow_nodes_if(cluster: &Cluster<'_>, wait: &Wait) -> Resul
         is_restoring(&facts) && facts.is_in_force()
     };
     let goal = if is_restoration {
-        Goal::Restored {
+        NodesGoal::Restored {
             skip_unreachable: false,
         }
     } else {
-        Goal::Synced
+        NodesGoal::Synced
     };
     follow_if(cluster, goal, wait).await
 }
 
 /// Follows the rollout where that was asked for, and else says how to.
-pub(crate) async fn follow_if(cluster: &Cluster<'_>, goal: Goal, wait: &Wait) -> Result<Exit> {
+pub(crate) async fn follow_if(cluster: &Cluster<'_>, goal: NodesGoal, wait: &Wait) -> Result<Exit> {
     if !wait.wait {
         let printer = cluster.printer();
         match configuration(cluster).await {

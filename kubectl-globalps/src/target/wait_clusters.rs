@@ -4,27 +4,27 @@ use globalps_core::api::{FleetPullSecret, condition};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::cli::{FleetWait, Span};
-use crate::cluster::fleet::{Scope, find};
+use crate::cluster::fleet::{FleetFilter, find};
 use crate::cluster::{Cluster, Program};
 use crate::error::{Exit, Result};
 use crate::follow::clusters::follow;
 use crate::follow::live::Follow;
 use crate::target::wait::until_reported;
 use crate::terminal::printer::Stream;
-use crate::view::fleet::verdict::Goal;
+use crate::view::fleet::verdict::FleetGoal;
 
 /// Follows the rollout where that was asked for, and else says how to.
 pub(crate) async fn follow_clusters_if(
     cluster: &Cluster<'_>,
     fleet: &str,
-    goal: Goal,
+    goal: FleetGoal,
     wait: &FleetWait,
 ) -> Result<Exit> {
     if !wait.wait {
         let flag = format!(" -n {}", cluster.namespace);
         let what = match goal {
-            Goal::Synced => "rollout",
-            Goal::Removed => "removal",
+            FleetGoal::Synced => "rollout",
+            FleetGoal::Removed => "removal",
         };
         cluster.printer().note(format_args!(
             "follow the {what} with `kubectl globalps fleet status {fleet}{flag} --watch`"
@@ -32,7 +32,7 @@ pub(crate) async fn follow_clusters_if(
         return Ok(Exit::Done);
     }
     let how = Follow::until(goal, wait.timeout, Stream::Err);
-    follow(cluster, how, Scope::of(fleet)).await
+    follow(cluster, how, FleetFilter::of(fleet)).await
 }
 
 /// Waits until the hub has reported on the source Secret and the spec as they are now.

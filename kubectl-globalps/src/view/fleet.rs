@@ -16,7 +16,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use crate::cluster::fleet::Facts;
+use crate::cluster::fleet::FleetFacts;
 use crate::terminal::layout::rfc3339;
 use crate::view::members::{Member as _, count};
 use crate::view::status::{ConditionRow, Status, condition_row};
@@ -160,12 +160,12 @@ pub(crate) fn is_ready(all: &[FleetStatus]) -> bool {
     !all.is_empty() && all.iter().all(|status| status.fleet.ready)
 }
 
-impl Facts {
+impl FleetFacts {
     /// By name.
     pub(crate) fn statuses(&self) -> Vec<FleetStatus> {
         let one = |fleet: &FleetPullSecret| {
             let objects = self.objects.iter().map(|(_, object)| object);
-            FleetStatus::of(fleet, objects, &self.scope.clusters)
+            FleetStatus::of(fleet, objects, &self.filter.clusters)
         };
         self.fleets.iter().map(|(_, fleet)| one(fleet)).collect()
     }

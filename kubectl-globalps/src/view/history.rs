@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 use crate::secret::changes::{ChangeKind, InForce, RegistryChange, changes};
-use crate::secret::history::Revision;
+use crate::secret::history::StoredRevision;
 use crate::terminal::layout::{Layout, age, laid_out_by};
 
 fn is_halt(condition: &Condition) -> bool {
@@ -34,7 +34,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// `None`: every node has it, or nothing is rolled out.
     pub(crate) fn of(global: Option<&Secret>, gps: Option<&GlobalPullSecret>) -> Option<Self> {
-        let newest = Revision::in_force(global?)?;
+        let newest = StoredRevision::in_force(global?)?;
         if newest.rolled_out.is_some() {
             return None;
         }
@@ -94,11 +94,11 @@ pub(crate) struct HistoryRow {
 impl History {
     /// `progress`: of the newest revision.
     pub(crate) fn of(
-        revisions: &[Revision],
+        revisions: &[StoredRevision],
         in_force: &InForce,
         progress: Option<Progress>,
     ) -> Self {
-        let row = |revision: &Revision| {
+        let row = |revision: &StoredRevision| {
             let entries = revision.config.entries().iter();
             let is_wanted = !in_force.additional.is_empty()
                 && in_force.additional.means_the_same(&revision.config);
@@ -180,8 +180,8 @@ mod tests {
     use super::*;
     use globalps_dockerconfig::validate_bytes;
 
-    fn revision(number: i64, content: &str) -> Revision {
-        Revision {
+    fn revision(number: i64, content: &str) -> StoredRevision {
+        StoredRevision {
             number,
             rolled_out: "2026-01-01T00:00:00Z".parse().ok(),
             bytes: content.as_bytes().to_vec(),

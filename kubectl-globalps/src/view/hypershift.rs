@@ -6,21 +6,21 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde::Serialize;
 
-use crate::cluster::hypershift;
+use crate::cluster::hypershift::HyperShiftSyncer;
 use crate::terminal::{Layout, uncolored};
 
 /// `status -o json` on such a cluster, beside the fields that scripts rely on.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Seen {
+pub(crate) struct HyperShiftStatus {
     /// Always false: nobody there tells whether a node is synced.
     ready: bool,
-    hypershift: Syncer,
+    hypershift: SyncerStatus,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Syncer {
+struct SyncerStatus {
     daemon_set: Numbers,
     /// By name, whether it is there.
     secrets: BTreeMap<String, bool>,
@@ -43,8 +43,8 @@ struct PodRow {
     restarts: i32,
 }
 
-impl Seen {
-    pub(crate) fn of(found: hypershift::Syncer) -> Self {
+impl HyperShiftStatus {
+    pub(crate) fn of(found: HyperShiftSyncer) -> Self {
         let status = found.daemon_set.status.as_ref();
         let numbers = status.map_or(Numbers::default(), |status| Numbers {
             desired: status.desired_number_scheduled,
@@ -56,7 +56,7 @@ impl Seen {
         pods.sort_by(|a, b| (a.state == "Running", &a.node).cmp(&(b.state == "Running", &b.node)));
         Self {
             ready: false,
-            hypershift: Syncer {
+            hypershift: SyncerStatus {
                 daemon_set: numbers,
                 secrets: found.secrets,
                 pods,
@@ -71,7 +71,7 @@ impl Seen {
     }
 
     pub(crate) fn text(&self) -> String {
-        let Syncer {
+        let SyncerStatus {
             daemon_set,
             secrets,
             pods,
@@ -157,7 +157,7 @@ mod tests {
         ]
         .into();
         assert_eq!(
-            Seen::of(hypershift::Syncer {
+            HyperShiftStatus::of(HyperShiftSyncer {
                 daemon_set,
                 pods,
                 secrets,

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
 
-use crate::cluster::namespaces::{InForce, SecretSeen};
+use crate::cluster::namespaces::{PartsInForce, SecretSeen};
 use crate::secret::additional::{data_of, valid_in};
-use crate::secret::history::Revision;
+use crate::secret::history::StoredRevision;
 use crate::secret::scope::{EVERY_POD, in_force};
 use crate::terminal::layout::{Layout, age_of, laid_out_by, rfc3339};
 
@@ -21,7 +21,7 @@ pub(crate) struct RegistrySnapshot<'a> {
     pub gps: &'a GlobalPullSecret,
     pub global: Option<&'a Secret>,
     /// Newest first; empty if hidden.
-    pub revisions: &'a [Revision],
+    pub revisions: &'a [StoredRevision],
     pub nodes: Option<&'a [&'a NodePullSecret]>,
     /// The pull secrets in namespaces. Only needed for sources with a scope.
     pub in_namespaces: Option<&'a [SecretSeen]>,
@@ -179,7 +179,7 @@ fn config(global: &Secret, key: &str) -> DockerConfig {
 
 fn of_content(snapshot: &RegistrySnapshot, global: &Secret) -> Vec<RegistryRow> {
     let candidates = candidates(snapshot.gps, global);
-    let since = InForce::of(global);
+    let since = PartsInForce::of(global);
     let merged = config(global, names::DATA_KEY);
     let of_every_pod = merged
         .by_canonical_key()
@@ -231,7 +231,7 @@ fn candidates(gps: &GlobalPullSecret, global: &Secret) -> Vec<Candidate> {
 
 fn of_every_pod(
     snapshot: &RegistrySnapshot,
-    since: &InForce,
+    since: &PartsInForce,
     candidates: &[Candidate],
     key: &str,
     entry: &Entry,
@@ -249,7 +249,7 @@ fn of_every_pod(
         let with_it = kept.take_while(|kept| has_it(&kept.config));
         first = with_it.map(|kept| kept.number).fold(first, i64::min);
     }
-    let lacks_it = |kept: &Revision| kept.number == first - 1 && !has_it(&kept.config);
+    let lacks_it = |kept: &StoredRevision| kept.number == first - 1 && !has_it(&kept.config);
     let is_exact =
         first <= 1 || kind == SourceKind::Additional && snapshot.revisions.iter().any(lacks_it);
     let images = snapshot.gps.spec.image_pull_secrets.enabled;
@@ -266,7 +266,7 @@ fn of_every_pod(
 
 fn of_scope(
     snapshot: &RegistrySnapshot,
-    since: &InForce,
+    since: &PartsInForce,
     scoped: &ScopedConfig,
     registry: &str,
     entry: &Entry,

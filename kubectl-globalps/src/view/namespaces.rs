@@ -12,7 +12,7 @@ use globalps_core::rollout::{Revision, RevisionId};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::cluster::namespaces::{InForce, NamespaceSeen, SecretSeen};
+use crate::cluster::namespaces::{NamespaceSeen, PartsInForce, SecretSeen};
 use crate::terminal::layout::{Layout, age_of, laid_out_by, rfc3339};
 
 /// The content for users: without revision ids.
@@ -82,7 +82,7 @@ pub(crate) struct Snapshot<'a> {
     /// By namespace.
     pub secrets: &'a BTreeMap<String, SecretSeen>,
     /// `None` if hidden from this user, or nothing is in force.
-    pub in_force: Option<&'a InForce>,
+    pub in_force: Option<&'a PartsInForce>,
 }
 
 pub(crate) fn rows(snapshot: &Snapshot) -> Vec<NamespaceRow> {
@@ -218,12 +218,12 @@ mod tests {
         }
     }
 
-    fn in_force() -> InForce {
+    fn in_force() -> PartsInForce {
         let mut global = Secret::default();
         let since = r#"{"":"3-00000000000000ab"}"#;
         let annotations = [(names::CONTENT_SINCE_ANNOTATION.to_owned(), since.to_owned())];
         global.metadata.annotations = Some(annotations.into());
-        InForce::of(&global)
+        PartsInForce::of(&global)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cluster::namespaces::{InForce, SecretSeen};
+use crate::cluster::namespaces::{PartsInForce, SecretSeen};
 use crate::secret::additional::data_of;
 use crate::secret::history::revision_of;
 use crate::terminal::layout::{Layout, laid_out_by};
@@ -92,7 +92,7 @@ impl WhereOld {
         });
         let nodes = snapshot.nodes.iter();
         let nodes = nodes.flat_map(|(node, phase)| of_node(node, phase, up_to));
-        let present = snapshot.global.map(InForce::of);
+        let present = snapshot.global.map(PartsInForce::of);
         let namespaces = snapshot.in_namespaces.iter().filter_map(|(name, secret)| {
             let is_present = present.as_ref()?.is_in(&secret.content);
             (secret.is_ours && !is_present).then(|| Place {

@@ -30,7 +30,7 @@ pub(crate) use advice::{ADD, advice};
 pub(crate) use conditions::of_credentials;
 use deliveries::deliveries;
 pub(crate) use deliveries::{DeliveryRow, NODES, NamespacesRow, OperatorsRow};
-pub(crate) use health::{Health, State};
+pub(crate) use health::{Health, HealthState};
 pub(crate) use left::left;
 pub(crate) use renewal::renewal;
 use rows::rows;
@@ -38,7 +38,7 @@ pub(crate) use rows::{Row, has_failed, stage};
 use sources::source_row;
 pub(crate) use sources::{SourceRow, sources_that_give};
 pub(crate) use summary::Summary;
-pub(crate) use verdict::{ANOTHER_CHANGED, Goal, PAUSED, SELECTOR, verdict};
+pub(crate) use verdict::{ANOTHER_CHANGED, NodesGoal, PAUSED, SELECTOR, verdict};
 
 /// Hint for a rollout without errors; not shown to a user who follows it already.
 pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch`";
@@ -123,14 +123,14 @@ impl Status {
         let spec = facts.gps().map(|gps| &gps.spec);
         let has_nodes = spec.is_none_or(|spec| spec.kubelet.delivery != DeliveryType::None);
         // Without delivery to nodes, the controller alone knows what is still to be done.
-        let settled = !has_nodes && facts.scope.is_all()
+        let settled = !has_nodes && facts.filter.is_all()
             || nodes
                 .iter()
                 .all(|row| row.stage().is_settled() || row.refuses());
         // With a selection of nodes, only these count.
         let is_ready = |status: &GlobalPullSecretStatus| {
             is(status, condition::READY, "True")
-                || (!facts.scope.is_all() && !is(status, condition::ADDITIONAL_VALID, "False"))
+                || (!facts.filter.is_all() && !is(status, condition::ADDITIONAL_VALID, "False"))
         };
         let ready = missing(facts, &nodes).is_none()
             && settled
@@ -203,11 +203,11 @@ impl Status {
 /// Message and hint where nodes that were named have no row, or no node has the labels.
 pub(crate) fn missing(facts: &Facts, rows: &[Row]) -> Option<(String, &'static str)> {
     let is_there = |name: &&String| rows.iter().any(|row| row.name == **name);
-    let names = facts.scope.names.iter().filter(|name| !is_there(name));
+    let names = facts.filter.names.iter().filter(|name| !is_there(name));
     let names: Vec<&str> = names.map(String::as_str).collect();
     let message = if !names.is_empty() {
         format!("globalps has no node `{}`", names.join("`, `"))
-    } else if !facts.scope.is_all() && rows.is_empty() {
+    } else if !facts.filter.is_all() && rows.is_empty() {
         "globalps has no node with such labels".to_owned()
     } else {
         return None;

@@ -12,7 +12,7 @@ use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
 use crate::node::managed::ManagedEntries;
 use crate::node::state::{
-    FailedTask, JournalState, Obstacle, PendingChange, ProviderSide, Step, Superseded, Task,
+    ChangeStep, FailedTask, JournalState, Obstacle, PendingChange, ProviderSide, Superseded, Task,
 };
 
 #[derive(Debug)]
@@ -99,15 +99,15 @@ fn decide_change(facts: &NodeFacts) -> Action {
         // A change in progress is finished or rolled back before anything newer begins, unless its restart is still pending:
         // newer content shares the restart.
         match change.step {
-            Step::Watching if is_newer || is_drifted(facts) => return Action::Settle,
-            Step::Watching => return Action::Confirm,
-            Step::Forward
+            ChangeStep::Watching if is_newer || is_drifted(facts) => return Action::Settle,
+            ChangeStep::Watching => return Action::Confirm,
+            ChangeStep::Forward
                 if change.awaits_restart() && is_newer && !facts.is_cooled_down && !stands_by => {}
             // There is nothing to undo, and what prevents it may last.
-            Step::Forward if change.is_repair() && is_other(facts, change) => {
+            ChangeStep::Forward if change.is_repair() && is_other(facts, change) => {
                 return Action::Settle;
             }
-            Step::Forward | Step::Back => return Action::Resume,
+            ChangeStep::Forward | ChangeStep::Back => return Action::Resume,
         }
     }
     if facts.is_foreign && facts.task.is_none_or(|task| task.goal() != Goal::Restore) {
@@ -179,11 +179,11 @@ fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
         return Action::Reject(failure.clone());
     }
     if let Some(change) = &state.change {
-        let is_begun = change.started_from.is_some() || change.step == Step::Back;
+        let is_begun = change.started_from.is_some() || change.step == ChangeStep::Back;
         let has_provider = change.provider.is_some();
         return match change.step {
-            Step::Watching => Action::Settle,
-            Step::Forward if change.is_repair() => Action::Settle,
+            ChangeStep::Watching => Action::Settle,
+            ChangeStep::Forward if change.is_repair() => Action::Settle,
             // Files that refer to each other are never left half written.
             _ if has_provider || change.task == aside => Action::Resume,
             _ if !change.knows(facts.file) => Action::Settle,
@@ -303,7 +303,7 @@ fn begin(facts: &NodeFacts, state: &JournalState, task: &Task, desired: &Desired
     };
     let change = PendingChange {
         task: task.clone(),
-        step: Step::Forward,
+        step: ChangeStep::Forward,
         restart: facts.restart && is_needed,
         target,
         target_managed,

@@ -31,7 +31,7 @@ use crate::cluster::{BACKOFF, Cluster, SeenObject, Watched, identity, task};
 use crate::node::drift::Drift;
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
-use crate::node::kubelet::{Kubelet as _, Unit};
+use crate::node::kubelet::{Kubelet as _, KubeletUnit};
 use crate::node::lock::NodeLock;
 use crate::node::provider::{Provider, ProviderDisk};
 use crate::node::state::{JournalState, NodeError, Obstacle, Task};
@@ -104,7 +104,7 @@ struct Assigned {
 
 /// The kubelet, and whether it may be restarted.
 struct OwnKubelet {
-    unit: Unit,
+    unit: KubeletUnit,
     /// Why it is not restarted, as a clause; `None`: it is restarted.
     no_restart: Option<String>,
     /// Whether the unit also runs the control plane, so that it is never restarted.
@@ -167,7 +167,7 @@ impl Agent {
                 superseded: None,
             },
             kubelet: OwnKubelet {
-                unit: Unit::new(systemd),
+                unit: KubeletUnit::new(systemd),
                 no_restart: None,
                 is_server: false,
                 flag: None,

@@ -12,7 +12,7 @@ use crate::delivery::credential_provider::ProviderFacts;
 use crate::delivery::transaction::{ChangeOutcome, Transaction};
 use crate::node::file::{self, FileSnapshot};
 use crate::node::journal::Journal;
-use crate::node::kubelet::{Kubelet as _, Restartable, Unit};
+use crate::node::kubelet::{Kubelet as _, KubeletUnit, Restartable};
 use crate::node::provider::Provider;
 use crate::node::state::{FailedTask, JournalState, NodeError, Task};
 
@@ -32,13 +32,18 @@ pub(crate) struct Restore {
     config_file: PathBuf,
     provider: Provider,
     journal: Journal,
-    unit: Unit,
+    unit: KubeletUnit,
     restart: bool,
     task: Task,
 }
 
 impl Restore {
-    pub(crate) fn new(config_file: &Path, provider: Provider, unit: Unit, restart: bool) -> Self {
+    pub(crate) fn new(
+        config_file: &Path,
+        provider: Provider,
+        unit: KubeletUnit,
+        restart: bool,
+    ) -> Self {
         Self {
             config_file: config_file.to_owned(),
             provider,
@@ -267,7 +272,7 @@ mod tests {
     use crate::node::managed::ManagedEntries;
     use crate::node::provider::HostPath;
     use crate::node::state::{
-        InstalledProvider, PendingChange, ProviderChange, ProviderSide, Step,
+        ChangeStep, InstalledProvider, PendingChange, ProviderChange, ProviderSide,
     };
     use crate::node::systemd::Systemd;
 
@@ -300,7 +305,7 @@ mod tests {
         state.revision = Revision::new(1, RevisionId::from_random(1));
         state.provider = side.installed;
         Journal::next_to(&path.here, "").save(&state).unwrap();
-        let unit = Unit::new(Systemd {
+        let unit = KubeletUnit::new(Systemd {
             bus: at("bus").here,
             unit: "kubelet.service".to_owned(),
             socket: at("socket").here,
@@ -338,7 +343,7 @@ mod tests {
                 generation: 1,
                 revision: state.revision,
             },
-            step: Step::Forward,
+            step: ChangeStep::Forward,
             target: FileSnapshot::Absent,
             target_managed: ManagedEntries::default(),
             restart: false,
@@ -357,7 +362,7 @@ mod tests {
             superseded: None,
         });
         Journal::next_to(&path.here, "").save(&state).unwrap();
-        let unit = Unit::new(Systemd {
+        let unit = KubeletUnit::new(Systemd {
             bus: at("bus").here,
             unit: "kubelet.service".to_owned(),
             socket: at("socket").here,

@@ -15,7 +15,7 @@ use crate::node::drift::MAX_CONFLICTS;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
 use crate::node::state::{
-    FailedTask, InstalledProvider, PendingChange, ProviderChange, ProviderSide, SetUp, Step,
+    ChangeStep, FailedTask, InstalledProvider, PendingChange, ProviderChange, ProviderSide, SetUp,
 };
 use crate::report::writer::StatusReport;
 
@@ -101,7 +101,7 @@ fn change(number: i64, target: &str) -> PendingChange {
             generation: 1,
             revision: revision(number),
         },
-        step: Step::Forward,
+        step: ChangeStep::Forward,
         target: FileSnapshot::Absent.with_bytes(target.as_bytes().to_vec()),
         target_managed: ManagedEntries::default(),
         restart: true,
@@ -303,7 +303,7 @@ async fn earlier_content_is_forgotten_once_it_is_not_needed() {
     let settled = node.agent.node.state.clone().unwrap();
     let mut watching = settled.clone();
     let mut watched = PendingChange {
-        step: Step::Watching,
+        step: ChangeStep::Watching,
         before: FileSnapshot::Absent.with_bytes(OURS.into()),
         ..change(6, &newer)
     };
@@ -619,7 +619,7 @@ async fn a_way_out_that_is_in_force_ends_without_the_directories() {
         flags: None,
     };
     state.change = Some(PendingChange {
-        step: Step::Watching,
+        step: ChangeStep::Watching,
         provider: Some(ProviderChange {
             before: side(Some(in_paths())),
             target: side(None),

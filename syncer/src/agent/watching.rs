@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Agent, FLAGS_READ, IDLE};
 use crate::delivery::transaction::Transaction;
-use crate::node::state::{JournalState, NodeError, PendingChange, Step};
+use crate::node::state::{ChangeStep, JournalState, NodeError, PendingChange};
 
 /// If the kubelet dies within this time after a change, the change is rolled back.
 pub(super) const WATCH: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ impl Agent {
             .state
             .as_ref()
             .and_then(|state| state.change.as_ref());
-        if watching.is_none_or(|change| change.step != Step::Watching) {
+        if watching.is_none_or(|change| change.step != ChangeStep::Watching) {
             return Ok(if self.has_provider() {
                 FLAGS_READ
             } else {

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::transaction::Transaction;
 use crate::node::kubelet::Kubelet;
-use crate::node::state::{JournalState, NodeError, Step};
+use crate::node::state::{ChangeStep, JournalState, NodeError};
 
 /// Pauses between attempts.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
@@ -36,9 +36,9 @@ impl<K: Kubelet> Transaction<'_, K> {
             let mut reset_failed = attempt > 1;
             let mut is_recorded = false;
             if let Some(change) = &mut state.change {
-                reset_failed |= change.step == Step::Back;
+                reset_failed |= change.step == ChangeStep::Back;
                 let started_from = match change.step {
-                    Step::Back => &mut change.back_from,
+                    ChangeStep::Back => &mut change.back_from,
                     _ => &mut change.started_from,
                 };
                 is_recorded = started_from.is_some();

@@ -13,7 +13,9 @@ use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet, KubeletError};
 use crate::node::provider::{Provider, WRITING};
-use crate::node::state::{FailedTask, JournalState, NodeError, Obstacle, PendingChange, Step};
+use crate::node::state::{
+    ChangeStep, FailedTask, JournalState, NodeError, Obstacle, PendingChange,
+};
 use crate::node::systemd::Since;
 
 /// How many times in a row another process may write the files during a change.
@@ -64,9 +66,9 @@ impl<K: Kubelet> Transaction<'_, K> {
         state: &mut JournalState,
     ) -> Result<ChangeOutcome, NodeError> {
         match state.change.as_ref().map(|change| change.step) {
-            None | Some(Step::Watching) => Ok(ChangeOutcome::InForce),
-            Some(Step::Back) => self.back(state).await,
-            Some(Step::Forward) => {
+            None | Some(ChangeStep::Watching) => Ok(ChangeOutcome::InForce),
+            Some(ChangeStep::Back) => self.back(state).await,
+            Some(ChangeStep::Forward) => {
                 for _ in 0..MEANWHILE {
                     match self.onward(state).await {
                         // After a restart, the next one waits.
@@ -260,7 +262,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             .filter(|failure| !change.restart && (failure.stuck || change.is_upkeep()));
         state.mode = change.before.wide_mode().or(state.mode);
         state.change = change.restart.then_some(PendingChange {
-            step: Step::Watching,
+            step: ChangeStep::Watching,
             ..change
         });
         self.journal.save(state)?;
@@ -309,7 +311,7 @@ impl<K: Kubelet> Transaction<'_, K> {
         error: String,
     ) -> Result<ChangeOutcome, NodeError> {
         if let Some(change) = &mut state.change {
-            change.step = Step::Back;
+            change.step = ChangeStep::Back;
             change.failure = error;
         }
         self.journal.save(state)?;

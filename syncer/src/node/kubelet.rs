@@ -101,7 +101,7 @@ pub(crate) enum Restartable {
 }
 
 /// The real kubelet, behind systemd.
-pub(crate) struct Unit {
+pub(crate) struct KubeletUnit {
     pub(crate) systemd: Systemd,
     /// The unit when it was last seen serving.
     pub(crate) served: Option<UnitFacts>,
@@ -114,7 +114,7 @@ pub(crate) struct Unit {
     is_checked: bool,
 }
 
-impl Unit {
+impl KubeletUnit {
     pub(crate) fn new(systemd: Systemd) -> Self {
         Self {
             is_configured: systemd.unit != KUBELET_UNIT_AUTO,
@@ -242,7 +242,7 @@ impl Unit {
     }
 }
 
-impl Unit {
+impl KubeletUnit {
     /// On a node that has just booted, the role is known after a minute.
     async fn find_microk8s(&mut self) -> Result<Restartable, RestartError> {
         let worker = self
@@ -319,7 +319,7 @@ impl Unit {
     }
 }
 
-impl Kubelet for Unit {
+impl Kubelet for KubeletUnit {
     fn unit(&self) -> Option<String> {
         Some(self.systemd.unit.clone())
     }

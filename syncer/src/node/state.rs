@@ -98,9 +98,9 @@ impl Task {
     }
 }
 
-/// Progress of a change.
+/// How far a change is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Step {
+pub(crate) enum ChangeStep {
     /// Write the new content and restart the kubelet with it.
     Forward,
     /// The content is in force; the kubelet is observed for a while.
@@ -180,7 +180,7 @@ impl ProviderChange {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PendingChange {
     pub(crate) task: Task,
-    pub(crate) step: Step,
+    pub(crate) step: ChangeStep,
     pub(crate) target: FileSnapshot,
     pub(crate) target_managed: ManagedEntries,
     /// The change only takes effect after a kubelet restart.
@@ -230,7 +230,7 @@ impl PendingChange {
 
     /// Whether the change's restart has not been requested yet.
     pub(crate) fn awaits_restart(&self) -> bool {
-        self.restart && self.step == Step::Forward && self.started_from.is_none()
+        self.restart && self.step == ChangeStep::Forward && self.started_from.is_none()
     }
 
     /// The provider that it brings or removes.
@@ -256,8 +256,8 @@ impl PendingChange {
     pub(crate) fn waive_restart(&mut self) {
         if let Some(provider) = &mut self.provider {
             provider.is_kubelet_checked = false;
-            if self.restart && provider.is_way_in() && self.step == Step::Forward {
-                self.step = Step::Back;
+            if self.restart && provider.is_way_in() && self.step == ChangeStep::Forward {
+                self.step = ChangeStep::Back;
             }
         }
         self.restart = false;
@@ -345,7 +345,7 @@ impl JournalState {
 
     /// The change that is not in force yet, or no more. One that is only watched is on the node.
     pub(crate) fn unfinished(&self) -> Option<&PendingChange> {
-        (self.change.as_ref()).filter(|change| change.step != Step::Watching)
+        (self.change.as_ref()).filter(|change| change.step != ChangeStep::Watching)
     }
 
     /// The provider that is on the node, or that a change in progress brings or removes.

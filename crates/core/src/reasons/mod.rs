@@ -76,6 +76,9 @@ reasons! {
     WrongType
 }
 
+/// Reason and message of a status.
+pub type ReasonAndMessage = (Reason, String);
+
 impl Reason {
     /// `None`: a newer release, or something else, wrote it.
     pub fn parse(code: &str) -> Option<Self> {

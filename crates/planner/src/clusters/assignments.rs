@@ -4,20 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecretSpec, ClusterPullSecretStatus};
 use globalps_core::names::requested_retry;
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::rollout::{Goal, Member, Revision};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 
-use super::input::{ClusterKey, Input, fleet_title};
-use super::member::ReasonAndMessage;
+use super::input::{ClusterKey, FleetInput, fleet_title};
 use super::progress::{Context, failed_revision, has_unassigned};
 
 pub(super) type Assignment = (ClusterKey, ClusterPullSecretSpec);
 
 /// What other clients changed, as the hub had written it. The deadline of a cluster under way does not start again: else a client that
 /// changes its spec again and again would keep its slot for it.
-pub(super) fn reverted(input: &Input) -> impl Iterator<Item = Assignment> {
+pub(super) fn reverted(input: &FleetInput) -> impl Iterator<Item = Assignment> {
     let changed = input.drift.changed.iter();
     changed.filter_map(|key| {
         let object = input.objects.get(key)?;
@@ -34,7 +33,7 @@ pub(super) fn reverted(input: &Input) -> impl Iterator<Item = Assignment> {
 }
 
 /// The deadline of an assignment starts again with it.
-fn again(input: &Input, spec: ClusterPullSecretSpec) -> ClusterPullSecretSpec {
+fn again(input: &FleetInput, spec: ClusterPullSecretSpec) -> ClusterPullSecretSpec {
     ClusterPullSecretSpec {
         assigned_at: Some(Time(input.now)),
         ..spec
@@ -43,7 +42,7 @@ fn again(input: &Input, spec: ClusterPullSecretSpec) -> ClusterPullSecretSpec {
 
 /// Specs that disrupt no cluster, so no limit applies: changes by other clients are undone, and a cluster is assigned what it has.
 pub(super) fn upkeep(
-    input: &Input,
+    input: &FleetInput,
     members: &[(ClusterKey, Member)],
     obstacles: &BTreeMap<ClusterKey, ReasonAndMessage>,
     released: &[ClusterKey],
@@ -60,7 +59,7 @@ pub(super) fn upkeep(
 
 /// Missing objects. One that another client deleted is written again as it was.
 pub(super) fn missing(
-    input: &Input,
+    input: &FleetInput,
     members: &[(ClusterKey, Member)],
     obstacles: &BTreeMap<ClusterKey, ReasonAndMessage>,
 ) -> Vec<Assignment> {
@@ -79,7 +78,7 @@ pub(super) fn missing(
 }
 
 /// The spec without an assignment.
-fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
+fn spec(input: &FleetInput, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
     let fleet = input.fleet;
     ClusterPullSecretSpec {
         fleet: fleet_title(fleet),
@@ -88,7 +87,7 @@ fn spec(input: &Input, (_, name): &ClusterKey) -> ClusterPullSecretSpec {
     }
 }
 
-pub(super) fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpec {
+pub(super) fn assigned(input: &FleetInput, key: &ClusterKey, goal: Goal) -> ClusterPullSecretSpec {
     let object = input.objects.get(key);
     let retry = object.and_then(|object| requested_retry(object.annotations()));
     let last = object.map_or(Revision::NONE, |object| object.spec.assigned());
@@ -112,7 +111,7 @@ pub(super) fn assigned(input: &Input, key: &ClusterKey, goal: Goal) -> ClusterPu
 }
 
 /// Assigns what the cluster has instead of what it was assigned; nothing if that revision no longer exists.
-pub(super) fn revoked(input: &Input, key: &ClusterKey) -> ClusterPullSecretSpec {
+pub(super) fn revoked(input: &FleetInput, key: &ClusterKey) -> ClusterPullSecretSpec {
     let object = input.objects.get(key);
     let status = object.and_then(|object| object.status.as_ref());
     let had = status.map(ClusterPullSecretStatus::in_force);

@@ -16,13 +16,13 @@ type Uptime = SignedDuration;
 #[derive(Clone, Debug, Default)]
 pub struct ClusterClock {
     /// By uid of the `ClusterPullSecret`.
-    seen: BTreeMap<String, Seen>,
+    objects: BTreeMap<String, LastChanges>,
     /// At the last observation.
     now: Uptime,
 }
 
 #[derive(Clone, Debug)]
-struct Seen {
+struct LastChanges {
     /// As the hub wrote it.
     spec: ClusterPullSecretSpec,
     assigned: Uptime,
@@ -69,12 +69,12 @@ impl ClusterClock {
         now: Uptime,
     ) {
         self.now = now;
-        let mut before = std::mem::take(&mut self.seen);
+        let mut before = std::mem::take(&mut self.objects);
         for object in objects {
             let (report, progress) = (report(object), progress(object));
             let known = before.remove_entry(uid(object));
-            let (uid, mut seen) = known.unwrap_or_else(|| {
-                let seen = Seen {
+            let (uid, mut last) = known.unwrap_or_else(|| {
+                let last = LastChanges {
                     spec: object.spec.clone(),
                     assigned: now,
                     report,
@@ -82,24 +82,24 @@ impl ClusterClock {
                     progress,
                     progressed: now,
                 };
-                (uid(object).to_owned(), seen)
+                (uid(object).to_owned(), last)
             });
-            if seen.spec != object.spec {
-                seen.spec = object.spec.clone();
-                seen.assigned = now;
+            if last.spec != object.spec {
+                last.spec = object.spec.clone();
+                last.assigned = now;
             }
-            if seen.report != report {
-                (seen.report, seen.reported) = (report, now);
+            if last.report != report {
+                (last.report, last.reported) = (report, now);
             }
-            if seen.progress != progress {
-                (seen.progress, seen.progressed) = (progress, now);
+            if last.progress != progress {
+                (last.progress, last.progressed) = (progress, now);
             }
-            self.seen.insert(uid, seen);
+            self.objects.insert(uid, last);
         }
     }
 
     pub(super) fn elapsed(&self, object: &ClusterPullSecret) -> Elapsed {
-        let Some(seen) = self.seen.get(uid(object)) else {
+        let Some(last) = self.objects.get(uid(object)) else {
             return Elapsed::default();
         };
         let since = |is_same: bool, since: Uptime| {
@@ -110,9 +110,9 @@ impl ClusterClock {
             }
         };
         Elapsed {
-            assigned: since(seen.spec == object.spec, seen.assigned),
-            in_phase: since(seen.report == report(object), seen.reported),
-            without_progress: since(seen.progress == progress(object), seen.progressed),
+            assigned: since(last.spec == object.spec, last.assigned),
+            in_phase: since(last.report == report(object), last.reported),
+            without_progress: since(last.progress == progress(object), last.progressed),
         }
     }
 
@@ -126,13 +126,13 @@ impl ClusterClock {
         let uptime = now.duration_since(Timestamp::UNIX_EPOCH);
         clock.observe(objects.clone(), uptime);
         for object in objects {
-            if let Some(seen) = clock.seen.get_mut(uid(object)) {
+            if let Some(last) = clock.objects.get_mut(uid(object)) {
                 let at = |time: Option<Timestamp>| {
                     time.map_or(uptime, |it| it.duration_since(Timestamp::UNIX_EPOCH))
                 };
-                seen.assigned = at(object.spec.assigned_at.as_ref().map(|it| it.0));
-                seen.reported = at(seen.report.1);
-                seen.progressed = at(seen.progress);
+                last.assigned = at(object.spec.assigned_at.as_ref().map(|it| it.0));
+                last.reported = at(last.report.1);
+                last.progressed = at(last.progress);
             }
         }
         clock

@@ -3,38 +3,38 @@
 use std::sync::Arc;
 
 use globalps_core::api::OnFailure;
-use globalps_core::rollout::{self, Goal, Member, Outcome, Revision as Pair, rejection};
+use globalps_core::rollout::{self, Goal, Member, Outcome, Revision, rejection};
 
 use super::assignments::{Assignment, assigned};
-use super::input::{ClusterKey, Input};
+use super::input::{ClusterKey, FleetInput};
 use super::installation::Installation;
 use super::limits::limits;
 use super::progress::{Context, failed_revision, has_nothing, up_to_date};
-use super::revision::Revision;
+use super::revision::FleetRevision;
 use crate::content::source::Data;
 
 /// The revisions before this number, newest first. Where the content of one is not known, it may have replaced what is before it, which
 /// may be revoked.
-fn before<'a>(input: &'a Input, number: i64) -> impl Iterator<Item = &'a Revision> {
+fn before<'a>(input: &'a FleetInput, number: i64) -> impl Iterator<Item = &'a FleetRevision> {
     let revisions = input.revisions.iter().rev();
     let earlier = revisions.skip_while(move |it| it.number >= number);
     earlier.take_while(|it| it.revision().is_identified())
 }
 
 /// The last revision before this number that every cluster had.
-fn rolled_out<'a>(input: &'a Input, number: i64) -> Option<&'a Revision> {
+fn rolled_out<'a>(input: &'a FleetInput, number: i64) -> Option<&'a FleetRevision> {
     before(input, number).find(|it| it.rolled_out.is_some())
 }
 
 /// The last revision before this number that passed its canary and did not fail: some clusters have had it, and what it replaced
 /// may be revoked.
-fn passed<'a>(input: &'a Input, number: i64) -> Option<&'a Revision> {
+fn passed<'a>(input: &'a FleetInput, number: i64) -> Option<&'a FleetRevision> {
     before(input, number)
         .find(|it| it.canary_passed && it.rejected.is_none() && !has_failed(input, it.revision()))
 }
 
 /// As many clusters as halt a rollout have failed with it, and have not recovered.
-fn has_failed(input: &Input, revision: Pair) -> bool {
+fn has_failed(input: &FleetInput, revision: Revision) -> bool {
     let failed = input.objects.iter().filter(|(key, object)| {
         failed_revision(object, Context::of(input, key, input.joins(key))) == revision
     });
@@ -43,23 +43,26 @@ fn has_failed(input: &Input, revision: Pair) -> bool {
 }
 
 /// What the newest revision, which failed, is replaced by. `None`: nothing else is known to be good.
-pub(super) fn rollback<'a>(input: &'a Input, newest: &Revision) -> Option<&'a Revision> {
+pub(super) fn rollback<'a>(
+    input: &'a FleetInput,
+    newest: &FleetRevision,
+) -> Option<&'a FleetRevision> {
     let good = rolled_out(input, newest.number)?;
     let is_last = passed(input, newest.number)
         .is_none_or(|last| last.number <= good.number || is_same(last, good));
     (is_last && !is_same(good, newest)).then_some(good)
 }
 
-fn is_same(one: &Revision, other: &Revision) -> bool {
+fn is_same(one: &FleetRevision, other: &FleetRevision) -> bool {
     one.is_equivalent(&other.content, other.install.as_deref())
 }
 
 /// The revision that was rolled back, if the source still has its content, and the one whose content is in force instead. It
 /// counts while nothing else was rolled out since. `data`: the valid content of the source; without one it has not changed.
 pub(super) fn rolled_back<'a>(
-    input: &'a Input,
+    input: &'a FleetInput,
     data: Option<&Data>,
-) -> Option<(&'a Revision, &'a Revision)> {
+) -> Option<(&'a FleetRevision, &'a FleetRevision)> {
     let mut revisions = input.revisions.iter().rev();
     let rejected = revisions.find(|it| it.rejected.is_some())?;
     let good = revisions.find(|it| it.rolled_out.is_some())?;
@@ -79,7 +82,7 @@ pub(super) fn rolled_back<'a>(
 
 /// Content and installation to roll out for the source.
 pub(super) fn desired(
-    input: &Input,
+    input: &FleetInput,
     data: &Data,
     install: Option<Arc<Installation>>,
 ) -> (Arc<Data>, Option<Arc<Installation>>) {
@@ -91,8 +94,8 @@ pub(super) fn desired(
 
 /// Why the newest revision failed, if it is to be rolled back.
 pub(super) fn rejected(
-    input: &Input,
-    newest: &Revision,
+    input: &FleetInput,
+    newest: &FleetRevision,
     members: &[Member],
     outcome: Outcome,
 ) -> Option<String> {
@@ -107,7 +110,7 @@ pub(super) fn rejected(
 }
 
 /// Numbers of the revisions that later plans need, besides the newest, the history and the assigned ones.
-pub(super) fn needed(input: &Input, data: Option<&Data>) -> Vec<i64> {
+pub(super) fn needed(input: &FleetInput, data: Option<&Data>) -> Vec<i64> {
     let rolled_back = rolled_back(input, data).map(|(rejected, good)| [rejected, good]);
     let newest = input.revisions.last();
     let open = newest.filter(|newest| newest.rolled_out.is_none());
@@ -120,20 +123,20 @@ pub(super) fn needed(input: &Input, data: Option<&Data>) -> Vec<i64> {
 }
 
 /// What new clusters get. `is_halted`: the rollout of the newest revision.
-fn for_new(input: &Input, is_halted: bool) -> Option<Pair> {
+fn for_new(input: &FleetInput, is_halted: bool) -> Option<Revision> {
     let newest = input.revisions.last();
     let newest = newest.filter(|it| it.revision().is_identified())?;
     let outcome = Outcome {
         ledger: newest.ledger(),
         is_halted: is_halted || newest.rejected.is_some(),
     };
-    let older = passed(input, newest.number).map(Revision::revision);
+    let older = passed(input, newest.number).map(FleetRevision::revision);
     outcome.for_new(older, input.fleet.spec.rollout.paused)
 }
 
 /// New clusters get what the fleet has, outside the limits.
 pub(super) fn bootstrapped(
-    input: &Input,
+    input: &FleetInput,
     members: &[(ClusterKey, Member)],
     is_halted: bool,
 ) -> Vec<Assignment> {

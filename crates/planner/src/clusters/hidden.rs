@@ -1,7 +1,7 @@
 //! Namespaces of the hub that it may no longer read. What is in them is not known, so the fleets that may have clusters there change
 //! nothing, anywhere; all others go on. Pure.
 
-use super::input::{Input, Selection};
+use super::input::{FleetInput, Selection};
 
 /// Why and what to do, as a clause.
 pub fn sentence(namespace: &str, is_deleting: bool) -> String {
@@ -17,7 +17,7 @@ pub fn sentence(namespace: &str, is_deleting: bool) -> String {
 }
 
 /// Why the fleet changes nothing: it is in such a namespace, or its clusters may be. `None`: it continues.
-pub(super) fn hold(input: &Input, selection: &Selection) -> Option<String> {
+pub(super) fn hold(input: &FleetInput, selection: &Selection) -> Option<String> {
     let fleet = &input.fleet.metadata;
     let is_deleted = fleet.deletion_timestamp.is_some();
     let concerns = |namespace: &str| {

@@ -2,10 +2,9 @@
 //! another one. Pure.
 
 use globalps_core::api::ClusterPullSecretStatus;
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 
 use super::input::{ClusterKey, title};
-use super::member::ReasonAndMessage;
 
 /// What a session must find. An identity is the uid of the cluster's namespace `kube-system`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

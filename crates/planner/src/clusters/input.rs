@@ -6,6 +6,7 @@ use std::sync::Arc;
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, FleetPullSecret};
 use globalps_core::labels;
 use globalps_core::names::{cluster_pull_secret, fleet_revision};
+use globalps_core::reasons::ReasonAndMessage;
 use globalps_core::rollout::RevisionId;
 use globalps_dockerconfig::{Finding, validate_replacement};
 use jiff::Timestamp;
@@ -14,8 +15,7 @@ use kube::core::{Selector, SelectorExt as _};
 
 use super::clock::ClusterClock;
 use super::installation::Installation;
-use super::member::ReasonAndMessage;
-use super::revision::Revision;
+use super::revision::FleetRevision;
 use super::trust::Trust;
 use crate::content::source::{Data, Source, Verdict};
 use crate::refused::{self, Failure, Failures};
@@ -67,7 +67,7 @@ pub struct Drift {
 }
 
 /// One `FleetPullSecret` with everything that its plan depends on.
-pub struct Input<'a> {
+pub struct FleetInput<'a> {
     /// The last version that could be decoded.
     pub fleet: &'a FleetPullSecret,
     /// Why its newest version can't be decoded; `fleet` is the last one that could.
@@ -77,7 +77,7 @@ pub struct Input<'a> {
     /// What to install in the clusters; `Err`: the message if it can't be installed.
     pub install: Result<Option<Arc<Installation>>, String>,
     /// Oldest first.
-    pub revisions: Vec<Revision>,
+    pub revisions: Vec<FleetRevision>,
     /// Random id for the revision that this plan may write.
     pub new_id: RevisionId,
     /// Names of Secrets that are named like its revisions and have another owner, e.g. an earlier `FleetPullSecret` with its name.
@@ -108,7 +108,7 @@ pub struct Input<'a> {
     pub now: Timestamp,
 }
 
-impl Input<'_> {
+impl FleetInput<'_> {
     /// The source's verdict, and its content if that is valid.
     pub(super) fn validated(&self) -> (Verdict, Option<&Data>) {
         let last = self.revisions.last();

@@ -1,9 +1,7 @@
 //! The limits of a `FleetPullSecret`'s rollout.
 
 use globalps_core::api::{Canary, FleetRollout, Rollout};
-use globalps_core::reasons::Reason;
-
-use super::member::ReasonAndMessage;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 
 /// Clusters of a namespace that each process of the hub connects to, once for each fleet. A connection needs 0.1 MB.
 pub const MOST_CONNECTIONS: usize = 2000;

@@ -2,7 +2,7 @@
 
 use globalps_core::api::{ClusterPhase, ClusterPullSecretStatus, MESSAGE_LIMIT};
 use globalps_core::names::{DATA_KEY, SECRET_TYPE};
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::state::RESTORE_CONFIGURATION;
 
 use super::desired::{Desired, Release};
@@ -14,9 +14,6 @@ use super::text::{REASON_LIMIT, sanitized};
 /// While no hub could write the Secret again, its deletion would restore the whole cluster.
 const DELETE: &str =
     "delete it there while the hub is connected to the cluster, which then gets it again at once";
-
-/// Reason and message of a status.
-pub type ReasonAndMessage = (Reason, String);
 
 /// What the hub does with the target Secret of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +110,7 @@ pub fn action(
 
 /// Observed state of a member.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct ObservedState {
     /// `None`: it is reachable.
     pub unreachable: Option<ReasonAndMessage>,
     /// `None`: there is no target Secret.
@@ -141,16 +138,16 @@ pub struct DoneCriteria {
 
 /// Phase, reason, message and nodes. The caller sets the other fields.
 pub fn status(
-    facts: &Facts,
+    observed: &ObservedState,
     desired: &Desired,
     (names, known): (Names, &Known),
     criteria: DoneCriteria,
 ) -> ClusterPullSecretStatus {
-    let reported = match &facts.report {
+    let reported = match &observed.report {
         MemberReport::Status(reported) => Some(&**reported),
         _ => None,
     };
-    let (phase, reason, message) = phase(facts, desired, (names, known), criteria, reported);
+    let (phase, reason, message) = phase(observed, desired, (names, known), criteria, reported);
     ClusterPullSecretStatus {
         phase,
         reason: sanitized(reason, REASON_LIMIT),
@@ -161,23 +158,23 @@ pub fn status(
 }
 
 fn phase<'a>(
-    facts: &'a Facts,
+    observed: &'a ObservedState,
     desired: &Desired,
     (names, known): (Names, &Known),
     criteria: DoneCriteria,
     reported: Option<&'a MemberStatus>,
 ) -> (ClusterPhase, &'a str, String) {
     let none = |phase| (phase, "", String::new());
-    if let Some((reason, message)) = &facts.unreachable {
+    if let Some((reason, message)) = &observed.unreachable {
         return (ClusterPhase::Unreachable, reason.as_str(), message.clone());
     }
-    if let Some((reason, message)) = &facts.blocked {
+    if let Some((reason, message)) = &observed.blocked {
         return (ClusterPhase::Blocked, reason.as_str(), message.clone());
     }
     let release = match desired {
         Desired::Nothing => return none(ClusterPhase::Pending),
         Desired::Removed => {
-            let is_gone = action(facts.target.as_ref(), desired, names, known) == Action::Keep;
+            let is_gone = action(observed.target.as_ref(), desired, names, known) == Action::Keep;
             return none(if is_gone {
                 ClusterPhase::Removed
             } else {
@@ -186,9 +183,9 @@ fn phase<'a>(
         }
         Desired::Revision(release) => release,
     };
-    if facts.is_installing {
+    if observed.is_installing {
         let phase = match reported {
-            _ if !facts.is_install_late => ClusterPhase::Syncing,
+            _ if !observed.is_install_late => ClusterPhase::Syncing,
             // No pod of it can start there.
             Some(reported) if reported.counts.total == 0 => ClusterPhase::Blocked,
             _ => ClusterPhase::Failed,
@@ -200,7 +197,7 @@ fn phase<'a>(
         );
         return (phase, Reason::Installing.as_str(), message);
     }
-    let target = facts.target.as_ref();
+    let target = observed.target.as_ref();
     let Some(target) = target.filter(|target| target.has(names, release)) else {
         return none(ClusterPhase::Syncing);
     };
@@ -209,7 +206,7 @@ fn phase<'a>(
     }
     let Some(reported) = reported else {
         let blocked = |reason: Reason, message| (ClusterPhase::Blocked, reason.as_str(), message);
-        return match &facts.report {
+        return match &observed.report {
             MemberReport::NoGlobalps => blocked(
                 Reason::NoGlobalps,
                 "the cluster has the Secret, but no node uses it because globalps is not installed; \
@@ -220,7 +217,7 @@ fn phase<'a>(
                 let message = format!(
                     "the cluster has the Secret, but no GlobalPullSecret, without which its globalps changes nothing: in that cluster, {RESTORE_CONFIGURATION}"
                 );
-                let phase = if facts.lacks_config {
+                let phase = if observed.lacks_config {
                     ClusterPhase::Blocked
                 } else {
                     ClusterPhase::Syncing

@@ -4,18 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{ClusterPullSecret, ClusterPullSecretSpec, DeletionPolicy, MAX_REVISION};
 use globalps_core::names::fleet_revision;
-use globalps_core::reasons::Reason;
-use globalps_core::rollout::{self, Goal, Ledger, Member, Outcome, Progress, Step};
+use globalps_core::reasons::{Reason, ReasonAndMessage};
+use globalps_core::rollout::{self, Goal, Ledger, Member, Outcome, Progress, Revision, Step};
 use kube::ResourceExt as _;
 
 use super::assignments::{Assignment, assigned, missing, reverted, revoked, upkeep};
 use super::earlier::{bootstrapped, desired, needed, rejected, rolled_back};
 use super::hidden;
-use super::input::{ClusterKey, ClusterView, Input, Selection, title};
+use super::input::{ClusterKey, ClusterView, FleetInput, Selection, title};
 use super::limits::{limits, too_many};
-use super::member::ReasonAndMessage;
 use super::progress::{Context, has_nothing, member};
-use super::revision::{Revision, outdated};
+use super::revision::{FleetRevision, outdated};
 use crate::content::source::{Data, Verdict};
 
 /// Maximum number of assignments in one plan.
@@ -23,7 +22,7 @@ const MAX_ASSIGNMENTS: usize = 256;
 
 /// Why clusters keep what they have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum FleetHold {
     /// The newest `FleetPullSecret` can't be decoded: why, as a clause.
     Unreadable(String),
     /// A selector is invalid.
@@ -54,13 +53,13 @@ pub struct FleetPlan {
     /// Of the source.
     pub verdict: Verdict,
     /// Why no new revision is written; `None`: nothing prevents it.
-    pub hold: Option<Hold>,
+    pub hold: Option<FleetHold>,
     /// Newest revision; `NONE`: none.
-    pub revision: rollout::Revision,
+    pub revision: Revision,
     /// Enough canaries have had it, as recorded.
     pub canary_passed: bool,
     /// Revisions to write before anything else.
-    pub revisions: Vec<Revision>,
+    pub revisions: Vec<FleetRevision>,
     /// Why the source's content was rolled back, if that is why other content is in force.
     pub rolled_back: Option<String>,
     /// Numbers of revisions to delete.
@@ -82,19 +81,20 @@ pub struct FleetPlan {
 }
 
 /// Decides everything for one fleet. Pure: the same input has the same plan.
-pub fn plan(input: &Input) -> FleetPlan {
+pub fn plan(input: &FleetInput) -> FleetPlan {
     let mut plan = rollout(input);
-    let is_written = |known: &Revision| plan.revisions.iter().any(|it| it.number == known.number);
-    let changed = |known: &&Revision| input.drift.revisions.contains(&known.number);
+    let is_written =
+        |known: &FleetRevision| plan.revisions.iter().any(|it| it.number == known.number);
+    let changed = |known: &&FleetRevision| input.drift.revisions.contains(&known.number);
     let changed = input.revisions.iter().filter(changed);
-    let reverted: Vec<Revision> = changed.filter(|it| !is_written(it)).cloned().collect();
+    let reverted: Vec<FleetRevision> = changed.filter(|it| !is_written(it)).cloned().collect();
     plan.revisions.extend(reverted);
     plan
 }
 
-fn rollout(input: &Input) -> FleetPlan {
+fn rollout(input: &FleetInput) -> FleetPlan {
     let (verdict, data) = input.validated();
-    let newest = input.revisions.last().map(Revision::revision);
+    let newest = input.revisions.last().map(FleetRevision::revision);
     let mut plan = FleetPlan {
         verdict,
         hold: None,
@@ -114,44 +114,44 @@ fn rollout(input: &Input) -> FleetPlan {
         is_finished: false,
     };
     if let Some(reason) = &input.unreadable {
-        plan.hold = Some(Hold::Unreadable(reason.clone()));
+        plan.hold = Some(FleetHold::Unreadable(reason.clone()));
         plan.assignments = reverted(input).collect();
         return plan;
     }
     let selection = match Selection::new(input.fleet) {
         Ok(selection) => selection,
         Err(reason) => {
-            plan.hold = Some(Hold::Selector(reason));
+            plan.hold = Some(FleetHold::Selector(reason));
             plan.assignments = reverted(input).collect();
             return plan;
         }
     };
     if let Some(reason) = hidden::hold(input, &selection) {
-        plan.hold = Some(Hold::Hidden(reason));
+        plan.hold = Some(FleetHold::Hidden(reason));
         let is_visible = |key: &ClusterKey| !input.hidden.contains_key(&key.0);
         let reverted = reverted(input).filter(|(key, _)| is_visible(key));
         plan.assignments = reverted.collect();
         return plan;
     }
     if let Some(reason) = input.trust.hold(input.fleet) {
-        plan.hold = Some(Hold::NotTrusted(reason));
+        plan.hold = Some(FleetHold::NotTrusted(reason));
         plan.assignments = reverted(input).collect();
         return plan;
     }
     let is_deleted = input.fleet.metadata.deletion_timestamp.is_some();
     if let Some(reason) = input.left_out.as_ref().filter(|_| !is_deleted) {
-        plan.hold = Some(Hold::LeftOut(reason.clone()));
+        plan.hold = Some(FleetHold::LeftOut(reason.clone()));
         plan.assignments = reverted(input).collect();
         return plan;
     }
     if !is_deleted {
         match next_revision(input, data) {
-            Next::Same => {}
+            NextRevision::Same => {}
             // While it can't be written, the existing one stays the goal.
-            Next::New(revision) if input.is_revision_refused(revision.number) => {
+            NextRevision::New(revision) if input.is_revision_refused(revision.number) => {
                 plan.revisions.push(revision);
             }
-            Next::New(revision) => {
+            NextRevision::New(revision) => {
                 plan.revisions.extend(outcome(input, &selection, &plan));
                 plan.revision = revision.revision();
                 plan.canary_passed = false;
@@ -160,7 +160,7 @@ fn rollout(input: &Input) -> FleetPlan {
                 plan.assignments = reverted(input).collect();
                 return plan;
             }
-            Next::Hold(hold) => plan.hold = Some(hold),
+            NextRevision::Hold(hold) => plan.hold = Some(hold),
         }
     }
     with_members(input, &selection, &mut plan);
@@ -185,7 +185,7 @@ fn rollout(input: &Input) -> FleetPlan {
 }
 
 /// How far the revision got that another one replaces now: clusters may have reported since its progress was written.
-fn outcome(input: &Input, selection: &Selection, plan: &FleetPlan) -> Option<Revision> {
+fn outcome(input: &FleetInput, selection: &Selection, plan: &FleetPlan) -> Option<FleetRevision> {
     let replaced = input.revisions.last()?;
     let mut plan = plan.clone();
     with_members(input, selection, &mut plan);
@@ -193,58 +193,58 @@ fn outcome(input: &Input, selection: &Selection, plan: &FleetPlan) -> Option<Rev
     let revision = with_progress(input, replaced, &members, step.outcome)?;
     // Another revision replaces it already.
     let rejected = replaced.rejected.clone();
-    let revision = Revision {
+    let revision = FleetRevision {
         rejected,
         ..revision
     };
     (revision != *replaced).then_some(revision)
 }
 
-enum Next {
+enum NextRevision {
     Same,
-    New(Revision),
-    Hold(Hold),
+    New(FleetRevision),
+    Hold(FleetHold),
 }
 
 /// Whether the source needs a new revision. If its content was rolled back, the last good content stays until the source changes.
-fn next_revision(input: &Input, data: Option<&Data>) -> Next {
+fn next_revision(input: &FleetInput, data: Option<&Data>) -> NextRevision {
     let newest = input.revisions.last();
     let Some(data) = data else {
-        return Next::Hold(if newest.is_some() {
-            Hold::NoValidContent
+        return NextRevision::Hold(if newest.is_some() {
+            FleetHold::NoValidContent
         } else {
-            Hold::NothingYet
+            FleetHold::NothingYet
         });
     };
     let install = match &input.install {
         Ok(install) => install.clone(),
-        Err(reason) => return Next::Hold(Hold::Install(reason.clone())),
+        Err(reason) => return NextRevision::Hold(FleetHold::Install(reason.clone())),
     };
     let (content, install) = desired(input, data, install);
-    let is_same = |newest: &Revision| {
+    let is_same = |newest: &FleetRevision| {
         newest.revision().is_identified() && newest.is_equivalent(&content, install.as_deref())
     };
     if newest.is_some_and(is_same) {
-        return Next::Same;
+        return NextRevision::Same;
     }
     match next_number(input, newest.map_or(0, |newest| newest.number)) {
         Some(number) => {
-            let revision = rollout::Revision::new(number, input.new_id);
-            Next::New(Revision::new(revision, content, install))
+            let revision = Revision::new(number, input.new_id);
+            NextRevision::New(FleetRevision::new(revision, content, install))
         }
-        None => Next::Hold(Hold::NoRevisionLeft),
+        None => NextRevision::Hold(FleetHold::NoRevisionLeft),
     }
 }
 
 /// If a user deleted the newest revision, its number is used again, and the id tells both apart. Numbers that other clients write
 /// are not counted from: those in the clusters' objects mean nothing, and a Secret of another owner only has its own name.
-fn next_number(input: &Input, last: i64) -> Option<i64> {
+fn next_number(input: &FleetInput, last: i64) -> Option<i64> {
     let name = input.fleet.name_any();
     let is_free = |number: &i64| !input.foreign.contains(&fleet_revision(&name, *number));
     (last.checked_add(1)?..=MAX_REVISION).find(is_free)
 }
 
-fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
+fn with_members(input: &FleetInput, selection: &Selection, plan: &mut FleetPlan) {
     let absent = ClusterView::default();
     let is_selected =
         |key: &ClusterKey, cluster: &ClusterView| selection.selects(key, cluster, input.namespaces);
@@ -315,8 +315,8 @@ fn with_members(input: &Input, selection: &Selection, plan: &mut FleetPlan) {
 }
 
 /// The members, and the next step of the newest revision's rollout.
-fn stepped(input: &Input, plan: &FleetPlan) -> (Vec<Member>, Step) {
-    let newest = input.revisions.last().map(Revision::ledger);
+fn stepped(input: &FleetInput, plan: &FleetPlan) -> (Vec<Member>, Step) {
+    let newest = input.revisions.last().map(FleetRevision::ledger);
     let ledger = newest.unwrap_or(Ledger::new(Goal::Revision(plan.revision)));
     let members: Vec<Member> = plan.members.iter().map(|(_, it)| it.clone()).collect();
     let limits = limits(&input.fleet.spec.rollout);
@@ -326,12 +326,12 @@ fn stepped(input: &Input, plan: &FleetPlan) -> (Vec<Member>, Step) {
 
 /// The newest revision with its progress: canary passed, rolled out, rejected. `None`: nothing changed.
 fn with_progress(
-    input: &Input,
-    newest: &Revision,
+    input: &FleetInput,
+    newest: &FleetRevision,
     members: &[Member],
     outcome: Outcome,
-) -> Option<Revision> {
-    let revision = Revision {
+) -> Option<FleetRevision> {
+    let revision = FleetRevision {
         canary_passed: outcome.ledger.canary_passed,
         rolled_out: outcome.ledger.rolled_out,
         rejected: rejected(input, newest, members, outcome).or(newest.rejected.clone()),
@@ -342,7 +342,7 @@ fn with_progress(
 
 /// Missing objects come first, because they hold the clusters' statuses. Then new clusters, what the rollout's rules say, and
 /// [`upkeep`].
-fn assign(input: &Input, is_deleted: bool, step: &Step, plan: &mut FleetPlan) {
+fn assign(input: &FleetInput, is_deleted: bool, step: &Step, plan: &mut FleetPlan) {
     plan.assignments = missing(input, &plan.members, &plan.obstacles);
     let new = bootstrapped(input, &plan.members, plan.is_halted);
     plan.assignments.extend(new);
@@ -365,7 +365,7 @@ fn assign(input: &Input, is_deleted: bool, step: &Step, plan: &mut FleetPlan) {
 }
 
 /// Revocations, then assignments.
-fn next_assignments(input: &Input, next: &rollout::Next, plan: &FleetPlan) -> Vec<Assignment> {
+fn next_assignments(input: &FleetInput, next: &rollout::Next, plan: &FleetPlan) -> Vec<Assignment> {
     let keys = plan.members.iter();
     let keys: BTreeMap<&str, (&ClusterKey, Goal)> = keys
         .map(|(key, member)| (member.name.as_str(), (key, member.goal)))

@@ -7,7 +7,7 @@ use globalps_core::api::{
 };
 use globalps_core::names::RETRY_ANNOTATION;
 use globalps_core::reasons::Reason;
-use globalps_core::rollout::RevisionId;
+use globalps_core::rollout::{Revision, RevisionId};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -34,12 +34,12 @@ fn now() -> Timestamp {
     NOW + SignedDuration::from_hours(1000)
 }
 
-/// Owns everything that an [`Input`] borrows.
+/// Owns everything that an [`FleetInput`] borrows.
 struct Hub {
     fleet: FleetPullSecret,
     source: Source,
     install: Result<Option<Arc<Installation>>, String>,
-    revisions: Vec<Revision>,
+    revisions: Vec<FleetRevision>,
     foreign: BTreeSet<String>,
     clusters: BTreeMap<ClusterKey, ClusterView>,
     objects: BTreeMap<ClusterKey, ClusterPullSecret>,
@@ -108,13 +108,13 @@ fn hub(source: Source, revisions: &[(i64, &str, &str)], clusters: &str) -> Hub {
 }
 
 /// Number, content and marks: `p` canary passed, `r` rolled out, `x` rolled back.
-fn revision((number, content, marks): &(i64, &str, &str)) -> Revision {
+fn revision((number, content, marks): &(i64, &str, &str)) -> FleetRevision {
     let has = |mark: char| marks.contains(mark);
-    Revision {
+    FleetRevision {
         canary_passed: has('p') || has('r'),
         rolled_out: has('r').then_some(NOW),
         rejected: has('x').then(|| "it failed".to_owned()),
-        ..Revision::new(revision_of_test(*number), Arc::new(data(content)), None)
+        ..FleetRevision::new(revision_of_test(*number), Arc::new(data(content)), None)
     }
 }
 
@@ -175,8 +175,8 @@ impl Hub {
         ClusterClock::of_times(self.objects.values(), now())
     }
 
-    fn input<'a>(&'a self, clock: &'a ClusterClock) -> Input<'a> {
-        Input {
+    fn input<'a>(&'a self, clock: &'a ClusterClock) -> FleetInput<'a> {
+        FleetInput {
             fleet: &self.fleet,
             unreadable: None,
             source: &self.source,
@@ -724,7 +724,7 @@ fn a_clock_change_neither_shortens_nor_extends_a_wait() {
         let mut hub = hub(found(B), &revisions, "a=2 b=1:Synced");
         let mut line_after = |hub: &Hub, seconds| {
             clock.observe(hub.objects.values(), SignedDuration::from_secs(seconds));
-            let input = Input {
+            let input = FleetInput {
                 now: wall(seconds),
                 ..hub.input(&clock)
             };
@@ -845,7 +845,7 @@ fn an_unreadable_namespace_holds_the_fleets_it_concerns() {
     let is_held = |hub: &Hub| {
         let plan = hub.plan();
         let is_held = match &plan.hold {
-            Some(Hold::Hidden(reason)) => reason.contains("`team-b`"),
+            Some(FleetHold::Hidden(reason)) => reason.contains("`team-b`"),
             _ => false,
         };
         let changes = plan.revisions.len() + plan.assignments.len() + plan.released.len();
@@ -909,7 +909,7 @@ fn only_a_trusted_namespace_selects_elsewhere_and_installs() {
                 assert!(plan.hold.is_none() && changes > 0, "{case}: {plan:?}");
                 continue;
             };
-            let Some(Hold::NotTrusted(reason)) = plan.hold else {
+            let Some(FleetHold::NotTrusted(reason)) = plan.hold else {
                 panic!("{case}: {plan:?}");
             };
             assert!(reason.contains(field), "{case}: {reason}");
@@ -996,7 +996,10 @@ fn globalps_itself_is_part_of_a_revision() {
 
     hub.install = Err("no pull secret".to_owned());
     let plan = hub.plan();
-    assert_eq!(plan.hold, Some(Hold::Install("no pull secret".to_owned())));
+    assert_eq!(
+        plan.hold,
+        Some(FleetHold::Install("no pull secret".to_owned()))
+    );
     assert!(plan.assignments.is_empty() && plan.revisions.is_empty());
 }
 
@@ -1185,7 +1188,7 @@ fn a_cluster_with_unknown_content_is_not_new_and_gives_it_back() {
     let mut hub = hub(found(A), &[(1, A, "r")], "b=1:Synced -a=0");
     let mut unknown = object("a", "0:Pending", false);
     let status = unknown.status.get_or_insert_default();
-    status.set_in_force(rollout::Revision::new(1, RevisionId::UNKNOWN));
+    status.set_in_force(Revision::new(1, RevisionId::UNKNOWN));
     hub.objects.insert(key("a"), unknown);
     assert_eq!(hub.line(), "a=R", "it is not selected");
     let view = hub.clusters.get_mut(&key("a")).unwrap();
@@ -1202,15 +1205,15 @@ fn content_replaced_out_of_band_is_no_goal_nor_is_older_content() {
     let revisions = [(1, A, "r"), (2, B, "r"), (3, A, "p")];
     let mut hub = hub(found(A), &revisions, "a=3:Failed b=2:Synced c");
     hub.fleet.spec.rollout.on_failure = OnFailure::Rollback;
-    let unknown = rollout::Revision::new(2, RevisionId::UNKNOWN);
-    hub.revisions[1] = Revision::new(unknown, Arc::new(Data(None)), None);
+    let unknown = Revision::new(2, RevisionId::UNKNOWN);
+    hub.revisions[1] = FleetRevision::new(unknown, Arc::new(Data(None)), None);
     let plan = hub.plan();
     assert!(
         plan.revisions.iter().all(|it| it.rejected.is_none()),
         "{plan:?}"
     );
-    let unknown = rollout::Revision::new(3, RevisionId::UNKNOWN);
-    hub.revisions[2] = Revision::new(unknown, Arc::new(Data(None)), None);
+    let unknown = Revision::new(3, RevisionId::UNKNOWN);
+    hub.revisions[2] = FleetRevision::new(unknown, Arc::new(Data(None)), None);
     let title = revision_title(&hub.fleet, 4);
     refuse(&mut hub, &title);
     let plan = hub.plan();
@@ -1260,7 +1263,7 @@ fn a_fleet_without_kept_revisions_can_only_be_deleted() {
     let mut hub = hub(found("B"), &[(1, "A", "pr")], "a=1:Synced b");
     hub.left_out = Some("why".to_owned());
     let held = hub.plan();
-    assert_eq!(held.hold, Some(Hold::LeftOut("why".to_owned())));
+    assert_eq!(held.hold, Some(FleetHold::LeftOut("why".to_owned())));
     assert!(held.revisions.is_empty() && held.assignments.is_empty());
     hub.fleet.metadata.deletion_timestamp = Some(Time(NOW));
     let removing = hub.plan();

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt as _;
 
 use super::clock::ClusterClock;
-use super::input::{ClusterKey, Input};
+use super::input::{ClusterKey, FleetInput};
 use crate::refused::Failure;
 
 /// The rollout skips a cluster that is unreachable for this long.
@@ -38,7 +38,7 @@ pub(super) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    pub(super) fn of(input: &'a Input, key: &ClusterKey, fleet_has_content: bool) -> Self {
+    pub(super) fn of(input: &'a FleetInput, key: &ClusterKey, fleet_has_content: bool) -> Self {
         let assigned = input.objects.get(key).map(|it| it.spec.assigned());
         let mut revisions = input.revisions.iter();
         let drift = &input.drift;

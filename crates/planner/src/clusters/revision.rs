@@ -9,7 +9,7 @@ use globalps_core::names::{
     REVISION_ANNOTATION, REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, SECRET_TYPE,
     fleet_revision,
 };
-use globalps_core::rollout::{self, Goal, Ledger, RevisionId};
+use globalps_core::rollout::{Goal, Ledger, Revision, RevisionId};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -30,7 +30,7 @@ const MARKS: [&str; 3] = [
 
 /// A revision of a fleet, as its Secret on the hub has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Revision {
+pub struct FleetRevision {
     /// From 1 on, unique in the fleet.
     pub number: i64,
     /// Random: a number is used again if the fleet is created again.
@@ -49,10 +49,10 @@ pub struct Revision {
     pub rejected: Option<String>,
 }
 
-impl Revision {
+impl FleetRevision {
     /// A revision that no cluster has had.
     pub fn new(
-        rollout::Revision { number, id }: rollout::Revision,
+        Revision { number, id }: Revision,
         content: Arc<Data>,
         install: Option<Arc<Installation>>,
     ) -> Self {
@@ -69,8 +69,8 @@ impl Revision {
     }
 
     /// Without the content.
-    pub fn revision(&self) -> rollout::Revision {
-        rollout::Revision::new(self.number, self.id)
+    pub fn revision(&self) -> Revision {
+        Revision::new(self.number, self.id)
     }
 
     /// How far its rollout is, as recorded.
@@ -91,7 +91,7 @@ impl Revision {
         (secret.name_any() == fleet_revision(fleet, number)).then_some(())?;
         if !has_checksum(secret, &MARKS) {
             // Another client has created it again with other content: only its number is used.
-            let unknown = rollout::Revision::new(number, RevisionId::UNKNOWN);
+            let unknown = Revision::new(number, RevisionId::UNKNOWN);
             return Some(Self::new(unknown, Arc::new(Data(None)), None));
         }
         let is = |key| annotations.get(key).is_some_and(|value| value == "true");
@@ -158,7 +158,7 @@ impl Revision {
     }
 }
 
-impl Revision {
+impl FleetRevision {
     /// Whether it has the same credentials and the same installation.
     pub(super) fn is_equivalent(&self, content: &Data, install: Option<&Installation>) -> bool {
         self.install.as_deref() == install && has_same_credentials(&self.content, content)
@@ -175,7 +175,7 @@ fn has_same_credentials(one: &Data, other: &Data) -> bool {
 }
 
 /// The revisions to delete: all except the newest, the last `1 + history` that every cluster had, and those that are needed.
-pub(super) fn outdated(revisions: &[Revision], needed: &[i64], history: u32) -> Vec<i64> {
+pub(super) fn outdated(revisions: &[FleetRevision], needed: &[i64], history: u32) -> Vec<i64> {
     let newest = revisions.last().map(|revision| revision.number);
     let rolled_out = revisions.iter().rev().filter(|it| it.rolled_out.is_some());
     let kept: Vec<i64> = rolled_out
@@ -200,14 +200,14 @@ mod tests {
         let spec = json!({"secretRef": {"name": "shared"}});
         let fleet = FleetPullSecret::new("shared", serde_json::from_value(spec).unwrap());
         let data = |text: &str| Arc::new(Data(Some(text.as_bytes().to_vec())));
-        let mut revision = Revision::new(revision_of_test(2), data("A"), None);
+        let mut revision = FleetRevision::new(revision_of_test(2), data("A"), None);
         let mut secret = revision.encode(&fleet);
-        assert_eq!(Revision::decode(&secret).unwrap(), revision);
+        assert_eq!(FleetRevision::decode(&secret).unwrap(), revision);
         let annotations = secret.annotations_mut();
         annotations.insert(CANARY_PASSED_ANNOTATION.to_owned(), "true".to_owned());
         revision.canary_passed = true;
-        assert_eq!(Revision::decode(&secret).unwrap(), revision, "a mark");
-        let other = Revision::new(revision_of_test(2), data("B"), None).encode(&fleet);
+        assert_eq!(FleetRevision::decode(&secret).unwrap(), revision, "a mark");
+        let other = FleetRevision::new(revision_of_test(2), data("B"), None).encode(&fleet);
         let (key, content) = (DATA_KEY, other.data.unwrap().remove(DATA_KEY).unwrap());
         let mut changed = secret.clone();
         changed
@@ -218,11 +218,11 @@ mod tests {
         let id = (REVISION_ID_ANNOTATION.to_owned(), "x".to_owned());
         renamed.annotations_mut().extend([id]);
         for (case, secret) in [("other content", changed), ("another id", renamed)] {
-            let found = Revision::decode(&secret).unwrap();
-            let unknown = rollout::Revision::new(2, RevisionId::UNKNOWN);
+            let found = FleetRevision::decode(&secret).unwrap();
+            let unknown = Revision::new(2, RevisionId::UNKNOWN);
             assert_eq!(
                 found,
-                Revision::new(unknown, Arc::new(Data(None)), None),
+                FleetRevision::new(unknown, Arc::new(Data(None)), None),
                 "{case}"
             );
         }

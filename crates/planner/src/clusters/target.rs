@@ -40,7 +40,7 @@ pub struct TargetView {
     cluster: Option<String>,
     revision: Option<i64>,
     retry: String,
-    content: Content,
+    content: TargetContent,
     /// It has other keys besides the hub's.
     pub(super) has_other_keys: bool,
     /// Another field manager that owns the content.
@@ -59,7 +59,7 @@ fn name(text: &str) -> String {
 
 /// The content, of which the hub keeps only its own: each of a thousand members may have another megabyte.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Content {
+enum TargetContent {
     Desired(Arc<Data>),
     /// `None`: there is none.
     Other(Option<Digest>),
@@ -89,8 +89,8 @@ impl TargetView {
 
     pub(super) fn has_content(&self, content: &Arc<Data>) -> bool {
         match &self.content {
-            Content::Desired(known) => known == content,
-            Content::Other(other) => *other == digest(content),
+            TargetContent::Desired(known) => known == content,
+            TargetContent::Other(other) => *other == digest(content),
         }
     }
 
@@ -118,9 +118,9 @@ impl TargetView {
     pub fn new(secret: &Secret, manager: &str, desired: &Desired) -> Self {
         let content = match (Data::of(secret, DATA_KEY), desired) {
             (found, Desired::Revision(release)) if *release.content == found => {
-                Content::Desired(Arc::clone(&release.content))
+                TargetContent::Desired(Arc::clone(&release.content))
             }
-            (found, _) => Content::Other(digest(&found)),
+            (found, _) => TargetContent::Other(digest(&found)),
         };
         let annotations = secret.annotations();
         let owns_content = |fields: &serde_json::Value| {

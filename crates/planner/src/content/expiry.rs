@@ -11,7 +11,7 @@ use super::source::Data;
 
 /// How far a credential is from its expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum ExpiryStage {
     /// Three days are left.
     Soon,
     /// At most one hour is left.
@@ -21,10 +21,10 @@ pub enum Stage {
 }
 
 /// The stages, and how long before the expiry each begins.
-const STAGES: [(Stage, SignedDuration); 3] = [
-    (Stage::Soon, SignedDuration::from_hours(3 * 24)),
-    (Stage::WithinAnHour, SignedDuration::from_hours(1)),
-    (Stage::Expired, SignedDuration::ZERO),
+const STAGES: [(ExpiryStage, SignedDuration); 3] = [
+    (ExpiryStage::Soon, SignedDuration::from_hours(3 * 24)),
+    (ExpiryStage::WithinAnHour, SignedDuration::from_hours(1)),
+    (ExpiryStage::Expired, SignedDuration::ZERO),
 ];
 
 /// A credential with a known time of expiry.
@@ -43,7 +43,7 @@ pub struct Expiring {
 impl Expiring {
     /// The stages with the time at which each begins. A credential that lasts for less than twice the time before its expiry at
     /// which a stage begins skips the stage: otherwise one that is renewed every few hours would always be about to expire.
-    fn stages(&self) -> impl Iterator<Item = (Stage, Timestamp)> {
+    fn stages(&self) -> impl Iterator<Item = (ExpiryStage, Timestamp)> {
         let lasts = self.issued.map(|issued| self.at.duration_since(issued));
         STAGES
             .into_iter()
@@ -52,7 +52,7 @@ impl Expiring {
     }
 
     /// `None`: it does not expire soon.
-    fn stage(&self, now: Timestamp) -> Option<Stage> {
+    fn stage(&self, now: Timestamp) -> Option<ExpiryStage> {
         let begun = self.stages().filter(|(_, begins)| *begins <= now);
         begun.map(|(stage, _)| stage).max()
     }
@@ -98,7 +98,7 @@ impl Expiries {
     }
 
     /// The credentials that expire soon or have expired, in order of time.
-    pub fn due(&self, now: Timestamp) -> Vec<(Stage, &Expiring)> {
+    pub fn due(&self, now: Timestamp) -> Vec<(ExpiryStage, &Expiring)> {
         let due = self.0.iter();
         due.filter_map(|expiring| Some((expiring.stage(now)?, expiring)))
             .collect()

@@ -16,7 +16,7 @@ use super::source::{Data, Source, Verdict};
 
 /// The content for the nodes, and the valid sources that it consists of.
 #[derive(Clone, Debug)]
-pub struct Desired {
+pub struct DesiredContent {
     /// Merged and validated.
     pub content: Content,
     /// The last valid one; `None`: there is none.
@@ -52,7 +52,7 @@ pub struct Resolved {
     /// In their order.
     pub sources: Vec<ResolvedSource>,
     /// `None`: no additional Secret and no source exists, or none was ever valid.
-    pub desired: Option<Desired>,
+    pub desired: Option<DesiredContent>,
     /// Registries with different credentials in several pull secrets.
     pub conflicts: Vec<ConflictStatus>,
     /// The additional Secret, if it is the one that was rolled back.
@@ -62,7 +62,7 @@ pub struct Resolved {
 }
 
 /// A pull secret with its verdict, its effective content, and its last valid bytes.
-struct Judged {
+struct JudgedSecret {
     verdict: Verdict,
     good: Option<(DockerConfig, Data)>,
     last: Option<Data>,
@@ -72,7 +72,7 @@ struct Judged {
     last_scope: Option<Scope>,
 }
 
-impl Judged {
+impl JudgedSecret {
     /// Whether the source has content or a scope that is not in `global-pull-secret` yet.
     fn is_new(&self) -> bool {
         let good = self.good.as_ref();
@@ -235,7 +235,7 @@ pub fn resolve(
 }
 
 struct Merged {
-    desired: Desired,
+    desired: DesiredContent,
     conflicts: Vec<ConflictStatus>,
     /// By source name.
     registries: BTreeMap<String, Vec<String>>,
@@ -244,8 +244,8 @@ struct Merged {
 /// `None`: none of them is valid.
 fn merge(
     spec: &GlobalPullSecretSpec,
-    all: &[(&str, Judged)],
-    original: &Judged,
+    all: &[(&str, JudgedSecret)],
+    original: &JudgedSecret,
     before: Option<&Global>,
 ) -> Option<Merged> {
     let good = all
@@ -301,7 +301,7 @@ fn merge(
     Some(Merged {
         registries,
         conflicts: conflicts.collect(),
-        desired: Desired {
+        desired: DesiredContent {
             scopes: by_source.collect(),
             content: delivered(spec, merged.config, scoped.collect(), before),
             additional: data.remove(ADDITIONAL_SECRET),
@@ -322,7 +322,7 @@ fn bad_scope(reason: String) -> Finding {
 }
 
 /// Size of `global-pull-secret` in bytes with everything in it, if it exceeds the limit.
-fn too_large(desired: &Desired, rejected: Option<&Data>) -> Option<usize> {
+fn too_large(desired: &DesiredContent, rejected: Option<&Data>) -> Option<usize> {
     let kept = [&desired.additional, &desired.original];
     let kept = kept.into_iter().flatten().chain(rejected);
     let kept: usize = kept.chain(desired.sources.values()).map(Data::len).sum();
@@ -338,8 +338,8 @@ fn too_large(desired: &Desired, rejected: Option<&Data>) -> Option<usize> {
 }
 
 /// `lenient`: drops invalid entries instead of rejecting the whole content.
-fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> Judged {
-    let judged = |verdict, good| Judged {
+fn judge(source: &Source, last: Option<&Data>, lenient: bool) -> JudgedSecret {
+    let judged = |verdict, good| JudgedSecret {
         verdict,
         good,
         last: last.cloned(),

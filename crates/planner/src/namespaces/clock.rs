@@ -14,21 +14,21 @@ pub struct SecretClock {
     /// What appears from now on, this leader has seen appear.
     has_begun: bool,
     /// By namespace.
-    seen: BTreeMap<String, Seen>,
+    secrets: BTreeMap<String, LastChange>,
     /// Time since the leader's machine booted, at the last observation.
     now: SignedDuration,
 }
 
 /// What starts the time again when it changes: whether it is being deleted, and its content.
-type State = (bool, Option<Digest>);
+type SecretState = (bool, Option<Digest>);
 
 #[derive(Clone, Debug)]
-struct Seen {
-    state: State,
+struct LastChange {
+    state: SecretState,
     since: SignedDuration,
 }
 
-fn state(secret: &PullSecretView) -> State {
+fn state(secret: &PullSecretView) -> SecretState {
     let is_deleted = secret.is_being_deleted;
     (is_deleted, secret.content.filter(|_| !is_deleted))
 }
@@ -43,11 +43,11 @@ impl SecretClock {
     ) {
         let has_begun = std::mem::replace(&mut self.has_begun, true);
         self.now = now;
-        self.seen.retain(|name, _| secrets.contains_key(name));
+        self.secrets.retain(|name, _| secrets.contains_key(name));
         for (namespace, secret) in secrets {
             let state = state(secret);
-            let seen = self.seen.get(namespace);
-            if seen.is_some_and(|seen| seen.state == state) {
+            let last = self.secrets.get(namespace);
+            if last.is_some_and(|last| last.state == state) {
                 continue;
             }
             // A new leader does not wait again for what an earlier one has waited for. A time in the future says nothing.
@@ -57,15 +57,16 @@ impl SecretClock {
                 _ => SignedDuration::ZERO,
             };
             let since = now - before.max(SignedDuration::ZERO);
-            self.seen.insert(namespace.clone(), Seen { state, since });
+            self.secrets
+                .insert(namespace.clone(), LastChange { state, since });
         }
     }
 
     /// How long the Secret has been as it is; zero if that is newer than the last observation.
     pub(super) fn unchanged_for(&self, secret: &PullSecretView) -> SignedDuration {
-        let seen = self.seen.get(&secret.namespace);
-        let seen = seen.filter(|seen| seen.state == state(secret));
-        seen.map_or(SignedDuration::ZERO, |seen| self.now - seen.since)
+        let last = self.secrets.get(&secret.namespace);
+        let last = last.filter(|last| last.state == state(secret));
+        last.map_or(SignedDuration::ZERO, |last| self.now - last.since)
     }
 }
 

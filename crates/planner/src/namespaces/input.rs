@@ -20,7 +20,7 @@ use crate::targets::summary::Summary;
 use crate::targets::write::{NamespaceContent, secret_key};
 
 /// The plan's input. The maps are by namespace, and by [`AccountView::key_of`].
-pub struct Input<'a> {
+pub struct NamespacesInput<'a> {
     /// `None`: everything that the controller created is removed.
     pub delivery: Option<Delivery<'a>>,
     /// Namespace of the pull secrets themselves. A Secret with the delivered name there is the controller's state.
@@ -91,7 +91,7 @@ impl Wanted {
 
 /// The desired Secrets by namespace.
 pub(super) fn wanted<'a>(
-    input: &Input<'a>,
+    input: &NamespacesInput<'a>,
     digests: &mut Digests,
     summary: &mut Summary,
 ) -> BTreeMap<&'a str, Wanted> {
@@ -129,7 +129,7 @@ pub(super) fn wanted<'a>(
     wanted
 }
 
-impl Input<'_> {
+impl NamespacesInput<'_> {
     /// Whether the Secret is as desired, whatever its annotations and managers say.
     pub(super) fn is_as(&self, secret: &PullSecretView, wanted: &Wanted) -> bool {
         self.ownership.is_proved(secret)

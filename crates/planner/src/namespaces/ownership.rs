@@ -14,11 +14,11 @@ use crate::targets::proof::Proof;
 pub struct Ownership {
     key: Option<ProofKey>,
     /// By namespace.
-    seen: BTreeMap<String, Seen>,
+    secrets: BTreeMap<String, Provenance>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct Provenance {
     uid: Digest,
     proof: Option<Proof>,
     is_proved: bool,
@@ -34,47 +34,47 @@ impl Ownership {
         name: &str,
     ) {
         let is_same_key = std::mem::replace(&mut self.key, key) == key;
-        self.seen
+        self.secrets
             .retain(|namespace, _| secrets.contains_key(namespace));
         for (namespace, secret) in secrets {
-            let seen = self
-                .seen
+            let known = self
+                .secrets
                 .get(namespace)
-                .filter(|seen| seen.uid == secret.uid);
-            if seen.is_some_and(|seen| is_same_key && seen.proof == secret.proof) {
+                .filter(|known| known.uid == secret.uid);
+            if known.is_some_and(|known| is_same_key && known.proof == secret.proof) {
                 continue;
             }
             // Who changes the Secret that had the proof may remove the proof, and it is the same Secret.
-            let was_own = seen.is_some_and(|seen| seen.is_own);
+            let was_own = known.is_some_and(|known| known.is_own);
             let expected = secret
                 .proof
                 .zip(key)
                 .map(|(_, key)| Proof::new(&key, namespace, name));
             let is_proved = expected.is_some() && expected == secret.proof;
-            let seen = Seen {
+            let known = Provenance {
                 uid: secret.uid,
                 proof: secret.proof,
                 is_proved,
                 is_own: is_proved || was_own,
             };
-            self.seen.insert(namespace.clone(), seen);
+            self.secrets.insert(namespace.clone(), known);
         }
     }
 
     /// The controller wrote it.
     pub(super) fn is_own(&self, secret: &PullSecretView) -> bool {
-        self.of(secret).is_some_and(|seen| seen.is_own)
+        self.of(secret).is_some_and(|known| known.is_own)
     }
 
     /// The same, and the next leader will know.
     pub(super) fn is_proved(&self, secret: &PullSecretView) -> bool {
         self.of(secret)
-            .is_some_and(|seen| seen.is_proved && seen.proof == secret.proof)
+            .is_some_and(|known| known.is_proved && known.proof == secret.proof)
     }
 
-    fn of(&self, secret: &PullSecretView) -> Option<&Seen> {
-        let seen = self.seen.get(&secret.namespace);
-        seen.filter(|seen| seen.uid == secret.uid)
+    fn of(&self, secret: &PullSecretView) -> Option<&Provenance> {
+        let known = self.secrets.get(&secret.namespace);
+        known.filter(|known| known.uid == secret.uid)
     }
 }
 

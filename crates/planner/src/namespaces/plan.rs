@@ -5,30 +5,30 @@ use std::collections::BTreeMap;
 use globalps_core::api::Attach;
 use globalps_core::names::ATTACHED_ANNOTATION;
 use globalps_core::namespaces::parts_of;
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use jiff::{SignedDuration, Timestamp};
 
 use super::digest::Digests;
 use super::identity::Parts;
-use super::input::{Delivery, Input, Wanted, wanted};
-use super::stage::Stage;
+use super::input::{Delivery, NamespacesInput, Wanted, wanted};
+use super::stage::CanaryProgress;
 use super::views::PullSecretView;
 use crate::targets::namespace::is_going;
 use crate::targets::plan::{DeliveryPlan, Diff};
-use crate::targets::write::{Content, NamespaceContent, Write};
-use crate::targets::{Id, PER_NAMESPACE, ReasonAndMessage, STUCK_AFTER, WRITES};
+use crate::targets::write::{NamespaceContent, SecretContent, Write};
+use crate::targets::{Id, PER_NAMESPACE, STUCK_AFTER, WRITES};
 
 /// In the plan, no reference is added before its Secret, and no Secret removed before its references. `digests`: those of earlier
 /// plans, to compare content without keeping it.
-pub fn plan(input: &Input, digests: &mut Digests) -> DeliveryPlan {
+pub fn plan(input: &NamespacesInput, digests: &mut Digests) -> DeliveryPlan {
     let mut plan = DeliveryPlan::default();
     let wanted = wanted(input, digests, &mut plan.summary);
     let mut references = references(input, &wanted);
     if let Some(delivery) = &input.delivery {
-        let stage = Stage::of(input, delivery, &wanted);
+        let progress = CanaryProgress::of(input, delivery, &wanted);
         for (namespace, wanted) in &wanted {
             let needs_stable = &mut plan.needs_stable;
-            let secret = secret_of(input, delivery, &stage, namespace, wanted, needs_stable);
+            let secret = secret_of(input, delivery, &progress, namespace, wanted, needs_stable);
             let known = input.secrets.get(*namespace);
             let has_secret = known.is_some_and(|known| !input.is_foreign(known, wanted));
             let mut diffs = vec![secret];
@@ -46,8 +46,8 @@ pub fn plan(input: &Input, digests: &mut Digests) -> DeliveryPlan {
             plan.writes
                 .extend(diffs.into_iter().filter_map(|diff| diff.write));
         }
-        plan.summary.canary = stage.canary_error;
-        plan.again_at = stage.again_at;
+        plan.summary.canary = progress.canary_error;
+        plan.again_at = progress.again_at;
     }
     plan.writes.truncate(WRITES);
     // They wait for no rotation, however many namespaces that has.
@@ -69,7 +69,7 @@ fn too_many_accounts(namespace: &str) -> ReasonAndMessage {
 
 /// The service accounts that should have a reference or lose one, by namespace.
 fn references<'a>(
-    input: &Input<'a>,
+    input: &NamespacesInput<'a>,
     wanted: &BTreeMap<&'a str, Wanted>,
 ) -> BTreeMap<&'a str, Vec<Diff>> {
     let mut references: BTreeMap<&str, Vec<Diff>> = BTreeMap::new();
@@ -91,7 +91,7 @@ fn references<'a>(
 }
 
 /// Why the namespace's Secret can't be removed. `None`: its deletion did not begin, or not long ago.
-fn terminating(input: &Input, secret: &PullSecretView) -> Option<ReasonAndMessage> {
+fn terminating(input: &NamespacesInput, secret: &PullSecretView) -> Option<ReasonAndMessage> {
     let is_stuck = secret.is_being_deleted && input.clock.unchanged_for(secret) >= STUCK_AFTER;
     is_stuck.then(|| {
         let (namespace, name) = (&secret.namespace, input.secret_name);
@@ -104,7 +104,7 @@ fn terminating(input: &Input, secret: &PullSecretView) -> Option<ReasonAndMessag
 }
 
 /// When the next Secret that is being deleted takes too long.
-fn next_stuck(input: &Input) -> Option<Timestamp> {
+fn next_stuck(input: &NamespacesInput) -> Option<Timestamp> {
     let secrets = input.secrets.values();
     let secrets =
         secrets.filter(|secret| secret.is_being_deleted && input.ownership.is_own(secret));
@@ -115,9 +115,9 @@ fn next_stuck(input: &Input) -> Option<Timestamp> {
 
 /// The Secret that the namespace should have.
 fn secret_of(
-    input: &Input,
+    input: &NamespacesInput,
     delivery: &Delivery,
-    stage: &Stage,
+    progress: &CanaryProgress,
     namespace: &str,
     wanted: &Wanted,
     needs_stable: &mut bool,
@@ -145,7 +145,7 @@ fn secret_of(
     let is_restore = input.memory.has_written(&wanted.key, &wanted.identity);
     let write = Write::Secret {
         id: id.clone(),
-        content: Content::Namespace(NamespaceContent {
+        content: SecretContent::Namespace(NamespaceContent {
             parts: wanted.parts.clone(),
             identity: wanted.identity.clone(),
             is_stable: false,
@@ -154,7 +154,7 @@ fn secret_of(
         is_restore,
     };
     let mut diff = Diff::of(write, input.memory, input.now);
-    let is_due = stage.may_have(namespace, wanted) && !(delivery.paused && known.is_some());
+    let is_due = progress.may_have(namespace, wanted) && !(delivery.paused && known.is_some());
     if is_restore || is_due || diff.write.is_none() {
         return diff;
     }
@@ -175,14 +175,14 @@ fn with_stable(stable: Parts, id: Id) -> Option<Write> {
     };
     Some(Write::Secret {
         id,
-        content: Content::Namespace(content),
+        content: SecretContent::Namespace(content),
         is_restore: false,
     })
 }
 
 /// Removes the references, and then the Secrets, from namespaces that should have none.
 fn remove(
-    input: &Input,
+    input: &NamespacesInput,
     wanted: &BTreeMap<&str, Wanted>,
     references: BTreeMap<&str, Vec<Diff>>,
     plan: &mut DeliveryPlan,

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::super::clock::SecretClock;
 use super::super::digest::Digests;
-use super::super::input::{Delivery, Input};
+use super::super::input::{Delivery, NamespacesInput};
 use super::super::ownership::Ownership;
 use super::super::views::PullSecretView;
 use super::*;
@@ -365,7 +365,7 @@ impl Simulation {
         });
         let parts = Parts::of(&self.global).unwrap();
         let identities = [&[][..], &[0]].map(|at| parts.identity(at).unwrap());
-        let input = Input {
+        let input = NamespacesInput {
             delivery,
             own_namespace: "own",
             secret_name: NAME,

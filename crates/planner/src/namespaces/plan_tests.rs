@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::super::clock::SecretClock;
 use super::super::digest::Digests;
-use super::super::input::{Delivery, Input};
+use super::super::input::{Delivery, NamespacesInput};
 use super::super::ownership::Ownership;
 use super::super::views::PullSecretView;
 use super::*;
@@ -199,7 +199,7 @@ fn run(case: Case, memory: &Memory) -> DeliveryPlan {
     let mut ownership = Ownership::default();
     ownership.observe(&secrets, Some(KEY), NAME);
     let identities = ["5", "5,a-source@6"].map(annotation);
-    let input = Input {
+    let input = NamespacesInput {
         delivery,
         own_namespace: "own",
         secret_name: NAME,
@@ -224,7 +224,7 @@ fn line(case: Case, memory: &Memory) -> String {
         .iter()
         .map(|write| match write {
             Write::Secret { id, content, .. } => {
-                let write::Content::Namespace(NamespaceContent {
+                let write::SecretContent::Namespace(NamespaceContent {
                     identity,
                     is_stable,
                     ..

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::input::{Delivery, Input, Wanted};
+use super::input::{Delivery, NamespacesInput, Wanted};
 
 /// The progress of new content. A part has passed once some namespace has had it for `minReadySeconds`.
-pub(super) struct Stage<'a> {
+pub(super) struct CanaryProgress<'a> {
     /// Parts of identities.
     passed: BTreeSet<&'a str>,
     /// They get parts that have not passed, before other namespaces do.
@@ -16,13 +16,13 @@ pub(super) struct Stage<'a> {
     pub(super) again_at: Option<Timestamp>,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> CanaryProgress<'a> {
     pub(super) fn of(
-        input: &Input<'a>,
+        input: &NamespacesInput<'a>,
         delivery: &Delivery<'a>,
         wanted: &'a BTreeMap<&'a str, Wanted>,
     ) -> Self {
-        let mut stage = Self {
+        let mut progress = Self {
             passed: BTreeSet::new(),
             canaries: BTreeSet::new(),
             canary_error: None,
@@ -40,32 +40,32 @@ impl<'a> Stage<'a> {
             };
             let left = delivery.min_ready - input.clock.unchanged_for(secret);
             if left <= SignedDuration::ZERO {
-                stage.passed.extend(wanted.parts());
+                progress.passed.extend(wanted.parts());
             } else {
                 match restores(wanted) {
                     0 => under_way.extend(wanted.parts()),
                     times => disturbed.extend(wanted.parts().map(|p| (p, (*namespace, times)))),
                 }
                 let passes_at = input.now + left;
-                stage.again_at = stage.again_at.into_iter().chain([passes_at]).min();
+                progress.again_at = progress.again_at.into_iter().chain([passes_at]).min();
             }
         }
         let is_new =
-            |stage: &Self, wanted: &Wanted| !wanted.parts().all(|p| stage.passed.contains(p));
+            |progress: &Self, wanted: &Wanted| !wanted.parts().all(|p| progress.passed.contains(p));
         if let Some(canary) = delivery.canary {
             let Some((canary, own)) = wanted.get_key_value(canary) else {
-                if wanted.values().any(|wanted| is_new(&stage, wanted)) {
-                    stage.canary_error = Some(format!(
+                if wanted.values().any(|wanted| is_new(&progress, wanted)) {
+                    progress.canary_error = Some(format!(
                         "`spec.imagePullSecrets.canaryNamespace` is `{canary}`, which is not among the namespaces that get the Secret"
                     ));
                 }
-                return stage;
+                return progress;
             };
-            if is_new(&stage, own) {
-                stage.canaries.insert(canary);
+            if is_new(&progress, own) {
+                progress.canaries.insert(canary);
                 let times = restores(own);
-                stage.canary_error = is_kept_busy(times).then(|| kept_busy(canary));
-                return stage;
+                progress.canary_error = is_kept_busy(times).then(|| kept_busy(canary));
+                return progress;
             }
         }
         // A namespace whose last write failed, or that another client changes, is a canary only if there is no other: each change
@@ -73,9 +73,9 @@ impl<'a> Stage<'a> {
         for goes_last in [false, true] {
             if goes_last {
                 for (part, (namespace, times)) in &disturbed {
-                    let is_awaited = !stage.passed.contains(part) && under_way.insert(part);
+                    let is_awaited = !progress.passed.contains(part) && under_way.insert(part);
                     if is_awaited && is_kept_busy(*times) {
-                        stage.canary_error = Some(kept_busy(namespace));
+                        progress.canary_error = Some(kept_busy(namespace));
                     }
                 }
             }
@@ -90,23 +90,24 @@ impl<'a> Stage<'a> {
                         secret.is_being_deleted || input.is_foreign(secret, wanted)
                     });
                 let mut parts = wanted.parts();
-                let has_news = parts.any(|p| !stage.passed.contains(p) && !under_way.contains(p));
+                let has_news =
+                    parts.any(|p| !progress.passed.contains(p) && !under_way.contains(p));
                 let is_last = failure.is_some() || restores(wanted) > 0;
                 if has_news && !is_blocked && is_last == goes_last {
-                    stage.canaries.insert(namespace);
+                    progress.canaries.insert(namespace);
                     under_way.extend(wanted.parts());
                 }
             }
         }
         let is_stuck = |wanted: &Wanted| {
             let mut parts = wanted.parts();
-            parts.any(|p| !stage.passed.contains(p) && !under_way.contains(p))
+            parts.any(|p| !progress.passed.contains(p) && !under_way.contains(p))
         };
         if wanted.values().any(is_stuck) {
-            stage.canary_error =
+            progress.canary_error =
                 Some("no namespace can be the canary for the new content".to_owned());
         }
-        stage
+        progress
     }
 
     pub(super) fn may_have(&self, namespace: &str, wanted: &Wanted) -> bool {

@@ -13,9 +13,9 @@ use super::state::NodeState;
 /// Maximum number of assignments in one plan.
 const AT_ONCE: usize = 1024;
 
-/// What nodes are assigned besides what disrupts none.
+/// What one reconcile assigns to nodes, besides what disrupts none.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scope<'a> {
+pub(super) struct Batch<'a> {
     /// The members to write; `None`: the rollout does not continue.
     pub(super) next: Option<&'a Next>,
     /// All nodes restore, and afterwards nobody checks again.
@@ -29,10 +29,10 @@ pub(super) fn assignments(
     states: &[NodeState],
     nodes: &Nodes,
     members: &[Member],
-    scope: Scope,
+    batch: Batch,
     now: Timestamp,
 ) -> Vec<(String, NodePullSecretSpec)> {
-    let next = scope.next.into_iter();
+    let next = batch.next.into_iter();
     let revocations = next.clone().flat_map(|next| &next.revocations);
     let revocations = revocations.filter_map(|name| {
         let state = state_of(states, name)?;
@@ -46,11 +46,11 @@ pub(super) fn assignments(
         Some((name.clone(), assigned(state_of(states, name)?, goal, now)))
     });
     let rest: Vec<_> = revocations.chain(assignments).collect();
-    let mut all = upkeep(states, nodes, members, scope.restores, now);
+    let mut all = upkeep(states, nodes, members, batch.restores, now);
     let is_assigned: BTreeSet<&str> = rest.iter().map(|(name, _)| name.as_str()).collect();
     all.retain(|(name, _)| !is_assigned.contains(name.as_str()));
     all.extend(rest);
-    if let Some(revision) = scope.for_new_nodes {
+    if let Some(revision) = batch.for_new_nodes {
         let new = states.iter().filter(|state| state.is_new);
         let goal = Goal::Revision(revision);
         all.extend(new.map(|state| (state.node.name.clone(), assigned(state, goal, now))));

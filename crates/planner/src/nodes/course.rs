@@ -6,9 +6,9 @@ use globalps_provider::{Content, Delivery};
 
 use super::absence::Absence;
 use super::input::{Nodes, Recorded, Snapshot};
-use super::members::Target;
+use super::members::RolloutTarget;
 use super::node::{NodeView, matches_selector};
-use crate::content::resolve::Desired;
+use crate::content::resolve::DesiredContent;
 use crate::content::secret::Global;
 
 /// Why nothing changes although content is in force.
@@ -46,7 +46,7 @@ pub enum Aim {
 pub(super) struct Course {
     pub(super) aim: Aim,
     /// `None`: no node has a goal, or it is not known which ones are selected.
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<RolloutTarget>,
     /// Objects of nodes are written.
     pub(super) assigns: bool,
 }
@@ -56,7 +56,7 @@ pub(super) struct Course {
 pub(super) fn course(
     snapshot: &Snapshot,
     before: Option<&Global>,
-    desired: Option<&Desired>,
+    desired: Option<&DesiredContent>,
 ) -> Course {
     let Snapshot {
         config,
@@ -100,9 +100,9 @@ pub(super) fn course(
                 aim: Aim::Hold(reason),
                 target: before.map(|global| {
                     if is_restoring {
-                        Target::RESTORE
+                        RolloutTarget::RESTORE
                     } else {
-                        Target::of(global)
+                        RolloutTarget::of(global)
                     }
                 }),
                 assigns,
@@ -112,7 +112,7 @@ pub(super) fn course(
         // No additional Secret and no source: every node restores, then everything is deleted.
         (None, None) if is_in_force && is_on_nodes => Course {
             aim: Aim::Reach(Goal::Restore),
-            target: Some(Target::RESTORE),
+            target: Some(RolloutTarget::RESTORE),
             assigns: true,
         },
         (None, None) => Course {
@@ -129,14 +129,19 @@ pub(super) fn course(
 
 impl Course {
     /// Rolls out the desired content. `id`: of a new revision.
-    fn to(recorded: &Recorded, before: Option<&Global>, desired: &Desired, id: RevisionId) -> Self {
+    fn to(
+        recorded: &Recorded,
+        before: Option<&Global>,
+        desired: &DesiredContent,
+        id: RevisionId,
+    ) -> Self {
         let same =
             before.filter(|global| global.revision.is_identified() && global.has(&desired.content));
         let revision = same.map_or_else(|| next_revision(recorded, id), |global| global.revision);
         let goal = Goal::Revision(revision);
         let same = same.filter(|global| !global.restoring);
-        let target = Target {
-            ledger: same.map_or(Ledger::new(goal), |global| Target::of(global).ledger),
+        let target = RolloutTarget {
+            ledger: same.map_or(Ledger::new(goal), |global| RolloutTarget::of(global).ledger),
             provider_since: provider_since(before, &desired.content, revision.number),
         };
         Self {

@@ -10,14 +10,14 @@ use crate::content::secret::Global;
 
 /// What members are to reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct RolloutTarget {
     /// The goal, a revision or what was there before globalps, and how far it is.
     pub ledger: Ledger,
     /// The first revision with the current configuration of the provider; 0: none.
     pub provider_since: i64,
 }
 
-impl Target {
+impl RolloutTarget {
     /// What was there before globalps.
     pub const RESTORE: Self = Self {
         ledger: Ledger::new(Goal::Restore),
@@ -40,7 +40,7 @@ impl Target {
 /// The members of a target, and their next step.
 pub(super) struct Rollout {
     /// `None`: there are no members.
-    pub(super) target: Option<Target>,
+    pub(super) target: Option<RolloutTarget>,
     pub(super) members: Vec<Member>,
     pub(super) step: Step,
 }
@@ -50,11 +50,11 @@ impl Rollout {
         states: &[NodeState],
         spec: &GlobalPullSecretSpec,
         recorded: &Recorded,
-        target: Option<Target>,
+        target: Option<RolloutTarget>,
         now: Timestamp,
     ) -> Self {
         let members = target.map_or_else(Vec::new, |target| members(states, target));
-        let ledger = target.unwrap_or(Target::RESTORE).ledger;
+        let ledger = target.unwrap_or(RolloutTarget::RESTORE).ledger;
         // If nodes get nothing, namespaces do.
         let everywhere = recorded.namespaces_have.map(Goal::Revision);
         let is_everywhere =
@@ -69,8 +69,8 @@ impl Rollout {
 }
 
 /// The nodes with a goal: the selected ones, and those that restore. Nobody waits for the unsupported ones.
-pub fn members(states: &[NodeState], target: Target) -> Vec<Member> {
-    let Target {
+pub fn members(states: &[NodeState], target: RolloutTarget) -> Vec<Member> {
+    let RolloutTarget {
         ledger,
         provider_since,
     } = target;

@@ -7,12 +7,12 @@ use globalps_core::names::GLOBAL_SECRET;
 use globalps_core::rollout::{Goal, Member, rejection};
 
 use super::abandoned::no_longer_abandoned;
-use super::assignments::{Scope, assignments};
+use super::assignments::{Batch, assignments};
 pub use super::course::{Aim, Hold};
 use super::course::{Course, course, keeps_selector};
 use super::forget::{Forget, forget, to_annotate};
 use super::input::Snapshot;
-use super::members::{Rollout, Target};
+use super::members::{Rollout, RolloutTarget};
 use super::selection::{resolved, resolved_for_rollout};
 use super::state::{NodeState, node_states};
 use super::written::{Written, cleaned_up, held, reached, restored};
@@ -78,7 +78,13 @@ pub fn judge<'a>(snapshot: &'a Snapshot<'a>) -> Judgement<'a> {
     } = snapshot;
     let (spec, before) = (&config.spec, recorded.global.as_ref());
     let states = node_states(snapshot);
-    let in_force = Rollout::of(&states, spec, recorded, before.map(Target::of), clock.now);
+    let in_force = Rollout::of(
+        &states,
+        spec,
+        recorded,
+        before.map(RolloutTarget::of),
+        clock.now,
+    );
     let resolved = resolved_for_rollout(spec, secrets, before, &in_force);
     let course = course(snapshot, before, resolved.desired.as_ref());
     Judgement {
@@ -207,7 +213,7 @@ impl Judgement<'_> {
         };
         if course.assigns {
             let all_restore = || plan.members.iter().all(|it| it.goal == Goal::Restore);
-            let scope = Scope {
+            let batch = Batch {
                 next: (!is_held).then_some(&next.step.next),
                 restores: if is_held {
                     recorded.is_restoring()
@@ -216,7 +222,7 @@ impl Judgement<'_> {
                 },
                 for_new_nodes: written.for_new_nodes,
             };
-            plan.assignments = assignments(&states, nodes, &plan.members, scope, clock.now);
+            plan.assignments = assignments(&states, nodes, &plan.members, batch, clock.now);
         }
         let is_restored = plan.assignments.is_empty() && plan.members.iter().all(Member::is_done);
         if plan.aim == Aim::Reach(Goal::Restore) && is_restored {

@@ -6,9 +6,9 @@ use globalps_provider::Content;
 use jiff::Timestamp;
 
 use super::input::{Recorded, Snapshot};
-use super::members::{Rollout, Target};
+use super::members::{Rollout, RolloutTarget};
 use crate::content::history::HistoryWrite;
-use crate::content::resolve::{Desired, Resolved};
+use crate::content::resolve::{DesiredContent, Resolved};
 use crate::content::secret::{Global, GlobalWrite, RolledOutWrite};
 use crate::content::since::since;
 
@@ -27,7 +27,7 @@ pub(super) struct Written {
 pub(super) fn held(recorded: &Recorded, next: &Rollout) -> Written {
     let older = recorded.rolled_out_revision;
     // The limits may not be the user's: what is recorded counts.
-    let for_new = |target: Target| {
+    let for_new = |target: RolloutTarget| {
         let outcome = Outcome {
             ledger: target.ledger,
             ..next.step.outcome
@@ -55,7 +55,7 @@ fn lost(recorded: &Recorded) -> Option<GlobalWrite> {
 pub(super) fn reached(
     snapshot: &Snapshot,
     resolved: &Resolved,
-    desired: &Desired,
+    desired: &DesiredContent,
     revision: Revision,
     before: Option<&Global>,
     last: Outcome,
@@ -167,7 +167,7 @@ fn replaced_content(last: Outcome, global: &Global) -> Option<RolledOutWrite> {
 }
 
 /// Equivalent content keeps the bytes that the nodes have.
-fn content(same: Option<&Global>, desired: &Desired) -> Content {
+fn content(same: Option<&Global>, desired: &DesiredContent) -> Content {
     let content = same.and_then(|global| global.content.clone());
     content.unwrap_or_else(|| desired.content.clone())
 }

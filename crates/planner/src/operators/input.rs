@@ -13,7 +13,7 @@ use crate::targets::namespace::{NamespaceView, is_going};
 use crate::targets::write::CopyContent;
 
 /// The plan's input. The maps of objects in namespaces are by `namespace/name`.
-pub struct Input<'a> {
+pub struct OperatorsInput<'a> {
     /// false: everything that the controller created is removed.
     pub is_enabled: bool,
     /// Copies that exist stay as they are.
@@ -39,11 +39,11 @@ pub struct Input<'a> {
 }
 
 /// What this leader knows of copies, by namespace and name. It may write them, but never reads them.
-pub type Copies = BTreeMap<Id, Known>;
+pub type Copies = BTreeMap<Id, KnownCopy>;
 
 /// What this leader last did with a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownCopy {
     /// It wrote the copy.
     Written {
         /// Which it has, unless another client changed it.
@@ -86,7 +86,7 @@ pub(super) fn key((namespace, name): &Id) -> String {
 }
 
 impl<'a> Wants<'a> {
-    pub(super) fn of(input: &Input<'a>) -> Self {
+    pub(super) fn of(input: &OperatorsInput<'a>) -> Self {
         let mut wants = Self::default();
         let subscriptions = input.subscriptions.values();
         for subscription in subscriptions.filter(|_| input.is_enabled) {

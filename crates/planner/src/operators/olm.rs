@@ -14,14 +14,14 @@ use serde::Deserialize;
 pub struct OlmObject {
     metadata: ObjectMeta,
     #[serde(default)]
-    pub(super) spec: Spec,
+    pub(super) spec: OlmSpec,
     #[serde(default)]
-    pub(super) status: Status,
+    pub(super) status: OlmStatus,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(super) struct Spec {
+pub(super) struct OlmSpec {
     /// Subscription: name of the `CatalogSource`.
     pub(super) source: String,
     pub(super) source_namespace: String,
@@ -33,7 +33,7 @@ pub(super) struct Spec {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Status {
+pub(super) struct OlmStatus {
     /// Subscription: the version that is being installed. Its pods need the Secrets before it becomes the installed one.
     #[serde(rename = "currentCSV")]
     pub(super) current_csv: String,

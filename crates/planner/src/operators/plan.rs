@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use globalps_core::reasons::Reason;
 use jiff::SignedDuration;
 
-use super::input::{Copies, Input, Known, Wanted, Wants};
+use super::input::{Copies, KnownCopy, OperatorsInput, Wanted, Wants};
 use crate::targets::account::AccountView;
 use crate::targets::namespace::is_going;
 use crate::targets::plan::{DeliveryPlan, Diff};
-use crate::targets::write::{Content, CopyContent, Write};
+use crate::targets::write::{CopyContent, SecretContent, Write};
 use crate::targets::{Id, WRITES};
 
 /// A copy is written again after this time, because another client may have changed or deleted it.
 const AGAIN: SignedDuration = SignedDuration::from_mins(10);
 
 /// Decides everything for the operators. Pure: the same input has the same plan, in which no copy is written before its record.
-pub fn plan(input: &Input) -> DeliveryPlan {
+pub fn plan(input: &OperatorsInput) -> DeliveryPlan {
     let wants = Wants::of(input);
     let mut plan = DeliveryPlan::default();
     let accounts = wants.references.keys();
@@ -54,7 +54,7 @@ pub fn plan(input: &Input) -> DeliveryPlan {
         .copies
         .keys()
         .filter_map(|id| match input.copies.get(id) {
-            Some(Known::Written { at, .. }) => Some(*at + AGAIN),
+            Some(KnownCopy::Written { at, .. }) => Some(*at + AGAIN),
             _ => None,
         });
     let retry_at = input.memory.next_retry(input.now);
@@ -68,7 +68,7 @@ pub fn plan(input: &Input) -> DeliveryPlan {
 /// Forgets deletions once no service account records the copy: with a record that is there again, such as from a backup, the copy may
 /// be there again, too. Call it before each plan.
 pub fn forget(copies: &mut Copies, accounts: &BTreeMap<String, AccountView>) {
-    if copies.values().all(|known| *known != Known::Deleted) {
+    if copies.values().all(|known| *known != KnownCopy::Deleted) {
         return;
     }
     let recorded = accounts.values().flat_map(|account| {
@@ -77,7 +77,7 @@ pub fn forget(copies: &mut Copies, accounts: &BTreeMap<String, AccountView>) {
     });
     let recorded: BTreeSet<(&str, &str)> = recorded.collect();
     copies.retain(|(namespace, name), known| {
-        *known != Known::Deleted || recorded.contains(&(namespace.as_str(), name.as_str()))
+        *known != KnownCopy::Deleted || recorded.contains(&(namespace.as_str(), name.as_str()))
     });
 }
 
@@ -86,36 +86,38 @@ fn missing(key: &str) -> String {
 }
 
 /// Copies that may exist but are not needed.
-fn left_over(input: &Input, wants: &Wants) -> BTreeSet<Id> {
+fn left_over(input: &OperatorsInput, wants: &Wants) -> BTreeSet<Id> {
     let recorded = attached(input).flat_map(|account| {
         let names = account.references.recorded.iter();
         names.map(|name| (account.namespace.clone(), name.to_string()))
     });
     let all = recorded.chain(input.copies.keys().cloned());
-    all.filter(|id| !wants.copies.contains_key(id) && input.copies.get(id) != Some(&Known::Deleted))
-        .filter(|id| !is_going(input.namespaces, &id.0))
-        .collect()
+    all.filter(|id| {
+        !wants.copies.contains_key(id) && input.copies.get(id) != Some(&KnownCopy::Deleted)
+    })
+    .filter(|id| !is_going(input.namespaces, &id.0))
+    .collect()
 }
 
 /// Service accounts with a reference of the controller.
-fn attached<'a>(input: &Input<'a>) -> impl Iterator<Item = &'a AccountView> {
+fn attached<'a>(input: &OperatorsInput<'a>) -> impl Iterator<Item = &'a AccountView> {
     let accounts = input.accounts.values();
     accounts
         .filter(|account| account.is_attached() && !is_going(input.namespaces, &account.namespace))
 }
 
 /// The record of a copy stays until the copy is deleted.
-fn references_of(input: &Input, wants: &Wants, account: &AccountView) -> Option<Diff> {
+fn references_of(input: &OperatorsInput, wants: &Wants, account: &AccountView) -> Option<Diff> {
     let names = wants.references.get(&account.key()).into_iter().flatten();
     let names = names.map(String::as_str).collect();
     let may_exist = |name: &str| {
         let id = (account.namespace.clone(), name.to_owned());
-        !wants.copies.contains_key(&id) && input.copies.get(&id) != Some(&Known::Deleted)
+        !wants.copies.contains_key(&id) && input.copies.get(&id) != Some(&KnownCopy::Deleted)
     };
     Diff::of_account(account, &names, true, may_exist, input.memory, input.now)
 }
 
-fn copy_of(input: &Input, id: &Id, wanted: &Wanted) -> Diff {
+fn copy_of(input: &OperatorsInput, id: &Id, wanted: &Wanted) -> Diff {
     let Some(secret) = input.secrets.get(&wanted.source) else {
         return Diff::default();
     };
@@ -134,13 +136,13 @@ fn copy_of(input: &Input, id: &Id, wanted: &Wanted) -> Diff {
     };
     let is_recorded = accounts().any(|account| records(account, &id.1));
     let (is_synced, is_due) = match input.copies.get(id) {
-        Some(Known::Written { content: known, at }) => {
+        Some(KnownCopy::Written { content: known, at }) => {
             let is_rotation = known.edition != content.edition;
             let is_other = *known != content || *at + AGAIN <= input.now;
             (!is_rotation, is_other && !(input.paused && is_rotation))
         }
         // A new leader does not know whether it exists and with which content. A new operator must not wait.
-        Some(Known::Deleted) | None => {
+        Some(KnownCopy::Deleted) | None => {
             let mut accounts = accounts();
             let is_new = accounts.any(|account| input.memory.wrote_any(&account.key()));
             (false, !input.paused || is_new)
@@ -148,7 +150,7 @@ fn copy_of(input: &Input, id: &Id, wanted: &Wanted) -> Diff {
     };
     let write = Write::Secret {
         id: id.clone(),
-        content: Content::Copy(content),
+        content: SecretContent::Copy(content),
         is_restore: false,
     };
     let mut diff = Diff::of(write, input.memory, input.now);

@@ -29,10 +29,10 @@ fn found(edition: u64) -> Source {
     Source::Found(Data(Some(config.into_bytes())))
 }
 
-fn copy(content: Content) -> CopyContent {
+fn copy(content: SecretContent) -> CopyContent {
     match content {
-        Content::Copy(copy) => copy,
-        Content::Namespace(_) => panic!("{content:?} is for a namespace"),
+        SecretContent::Copy(copy) => copy,
+        SecretContent::Namespace(_) => panic!("{content:?} is for a namespace"),
     }
 }
 
@@ -171,7 +171,7 @@ impl Simulation {
     fn plan(&mut self) -> DeliveryPlan {
         let views = self.views();
         forget(&mut self.copies, &views);
-        plan(&Input {
+        plan(&OperatorsInput {
             namespaces: &self.namespaces(),
             is_enabled: self.is_enabled,
             paused: self.paused,
@@ -201,12 +201,12 @@ impl Simulation {
                 self.memory.wrote(&key, "");
                 self.there.insert(id.clone(), content.clone());
                 let at = self.now;
-                self.copies.insert(id, Known::Written { content, at });
+                self.copies.insert(id, KnownCopy::Written { content, at });
             }
             Write::Delete { id, .. } => {
                 self.memory.removed(&key);
                 self.there.remove(&id);
-                self.copies.insert(id, Known::Deleted);
+                self.copies.insert(id, KnownCopy::Deleted);
             }
             Write::Account {
                 change,

@@ -1,6 +1,6 @@
 //! The Operator Lifecycle Manager's objects and the catalogs' pull secrets, reduced to what the plan needs.
 
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use kube::{Resource, ResourceExt as _};
 
 use super::olm::OlmObject;
 use crate::content::source::{Data, Source};
-use crate::targets::{Id, ReasonAndMessage, version};
+use crate::targets::{Id, version};
 
 /// Label of the copies of a `ClusterServiceVersion` in other namespaces, where no operator runs.
 pub const COPIED_LABEL: &str = "olm.copiedFrom";

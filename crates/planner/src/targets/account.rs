@@ -1,14 +1,12 @@
 //! Service accounts, reduced to their references: there are thousands.
 
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use globalps_core::references::References;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::ResourceExt as _;
 use kube::core::ObjectMeta;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-
-use super::ReasonAndMessage;
 
 /// Maximum size of the names of the pull secrets that a service account refers to, in bytes. Kubernetes has no limit, and all
 /// accounts are in memory.

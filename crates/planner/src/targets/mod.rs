@@ -9,7 +9,6 @@ pub mod proof;
 pub mod summary;
 pub mod write;
 
-use globalps_core::reasons::Reason;
 use jiff::{SignedDuration, Timestamp};
 use kube::Resource;
 use kube::core::ObjectMeta;
@@ -24,8 +23,6 @@ pub const STUCK_AFTER: SignedDuration = SignedDuration::from_secs(30);
 
 /// Namespace and name of an object.
 pub type Id = (String, String);
-/// Reason and message.
-pub type ReasonAndMessage = (Reason, String);
 
 /// `metadata.resourceVersion` as a number; 0: none.
 pub fn version(object: &impl Resource) -> u64 {

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::reasons::Reason;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 use jiff::Timestamp;
 
+use super::STUCK_AFTER;
 use super::account::AccountView;
 use super::memory::Memory;
 use super::summary::Summary;
 use super::write::Write;
-use super::{ReasonAndMessage, STUCK_AFTER};
 
 /// What the controller writes, and what it reports.
 #[derive(Clone, Debug, Default)]
@@ -142,7 +142,7 @@ mod tests {
     use jiff::SignedDuration;
     use serde_json::{Value, json};
 
-    use super::super::write::{Content, NamespaceContent};
+    use super::super::write::{NamespaceContent, SecretContent};
     use super::*;
 
     fn now() -> Timestamp {
@@ -163,7 +163,7 @@ mod tests {
     fn secret() -> Write {
         Write::Secret {
             id: ("a".to_owned(), "s".to_owned()),
-            content: Content::Namespace(NamespaceContent {
+            content: SecretContent::Namespace(NamespaceContent {
                 parts: Vec::new(),
                 identity: "5".to_owned(),
                 is_stable: false,

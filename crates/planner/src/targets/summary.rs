@@ -1,9 +1,7 @@
 //! The results of a delivery, for the status. Pure.
 
 use globalps_core::api::MESSAGE_LIMIT;
-use globalps_core::reasons::Reason;
-
-use super::ReasonAndMessage;
+use globalps_core::reasons::{Reason, ReasonAndMessage};
 
 /// Maximum number of failures that a status names.
 const NAMED: usize = 20;

@@ -14,7 +14,7 @@ pub enum Write {
         /// Namespace and name.
         id: Id,
         /// What it gets.
-        content: Content,
+        content: SecretContent,
         /// Another client has changed or deleted what the controller wrote.
         is_restore: bool,
     },
@@ -40,7 +40,7 @@ pub enum Write {
 
 /// What a Secret gets. Only the delivery has the credentials.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum SecretContent {
     /// In a namespace.
     Namespace(NamespaceContent),
     /// For an operator.
@@ -89,7 +89,7 @@ impl Write {
     pub fn what(&self) -> &str {
         match self {
             Self::Secret {
-                content: Content::Namespace(of),
+                content: SecretContent::Namespace(of),
                 ..
             } => &of.identity,
             Self::Account { what, .. } => what,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::store::NodeFacts;
 
 #[derive(Deserialize)]
-pub(super) struct Slim {
+pub(super) struct SlimNode {
     pub(super) metadata: SlimMeta,
     #[serde(default)]
     spec: SlimSpec,
@@ -75,7 +75,7 @@ pub(super) struct SlimCondition {
     last_transition_time: Option<Time>,
 }
 
-impl Slim {
+impl SlimNode {
     pub(super) fn facts(&self, node_selector: &BTreeMap<String, String>) -> NodeFacts {
         let ready = self.status.conditions.iter().find(|c| c.type_ == "Ready");
         NodeFacts::new(

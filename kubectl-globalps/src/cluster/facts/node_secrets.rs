@@ -15,17 +15,17 @@ use crate::cluster::client::Cluster;
 use crate::error::Result;
 
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Slim {
+pub(super) struct SlimNodeSecret {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: NodePullSecretSpec,
     status: Option<NodePullSecretStatus>,
 }
 
-globalps_core::view!(Slim: NodePullSecret);
+globalps_core::view!(SlimNodeSecret: NodePullSecret);
 
 /// Turns an object that can't be decoded into one with phase `Unreadable`.
-fn shown(object: Result<Slim, Box<Unreadable>>) -> NodePullSecret {
+fn shown(object: Result<SlimNodeSecret, Box<Unreadable>>) -> NodePullSecret {
     match object {
         Ok(slim) => slim.into(),
         Err(unreadable) => NodePullSecret {
@@ -42,8 +42,8 @@ fn shown(object: Result<Slim, Box<Unreadable>>) -> NodePullSecret {
     }
 }
 
-impl From<Slim> for NodePullSecret {
-    fn from(slim: Slim) -> Self {
+impl From<SlimNodeSecret> for NodePullSecret {
+    fn from(slim: SlimNodeSecret) -> Self {
         Self {
             metadata: ObjectMeta {
                 name: slim.metadata.name,
@@ -65,10 +65,17 @@ pub(crate) async fn list(cluster: &Cluster<'_>) -> Result<Store<NodePullSecret>>
     let doing = "list the NodePullSecrets";
     let params = ListParams::default();
     let format = Format::Objects;
-    let listed = pages_as(cluster, doing, &list, params, format, |item: Item<Slim>| {
-        let object = shown(item.into_result());
-        store.insert(object.name_any(), object);
-    });
+    let listed = pages_as(
+        cluster,
+        doing,
+        &list,
+        params,
+        format,
+        |item: Item<SlimNodeSecret>| {
+            let object = shown(item.into_result());
+            store.insert(object.name_any(), object);
+        },
+    );
     store.version = listed.await?;
     Ok(store)
 }
@@ -100,7 +107,7 @@ mod tests {
     #[test]
     fn an_unreadable_object_is_shown_as_such() {
         let text = r#"{"metadata": {"name": "n", "generation": 3}, "spec": {"revision": []}}"#;
-        let item: Item<Slim> = serde_json::from_str(text).expect("an object");
+        let item: Item<SlimNodeSecret> = serde_json::from_str(text).expect("an object");
         let object = shown(item.into_result());
         let status = object.status.as_ref().expect("a status");
         assert_eq!(object.name_any(), "n");
@@ -125,7 +132,7 @@ mod tests {
                 Some(3),
             ),
         ] {
-            let slim: Slim = serde_json::from_value(object.clone()).expect("an object");
+            let slim: SlimNodeSecret = serde_json::from_value(object.clone()).expect("an object");
             let slim = NodePullSecret::from(slim);
             let mut whole = object;
             whole["spec"] = json!(slim.spec);

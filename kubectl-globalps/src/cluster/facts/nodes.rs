@@ -20,7 +20,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tower::{BoxError, service_fn};
 
-use super::node::{Slim, SlimMeta};
+use super::node::{SlimMeta, SlimNode};
 use super::pages::{PageMeta, pages, unsendable};
 use super::store::{Lost, NodeFacts, Store};
 use super::watch::{Objects, Signal, Signals, Update, watch as signals_of};
@@ -371,7 +371,7 @@ async fn in_full(
     };
     let mut store = Store::default();
     let list = all_nodes();
-    let listed = pages(cluster, DOING, &list, params, |node: Slim| {
+    let listed = pages(cluster, DOING, &list, params, |node: SlimNode| {
         let facts = node.facts(&asked.node_selector);
         store.insert(node.metadata.name.clone(), facts);
     });
@@ -431,7 +431,7 @@ mod tests {
                 "spec": {"podCIDR": "10.0.0.0/24"},
                 "status": {"conditions": conditions, "images": [{"names": ["i"]}]},
             });
-            let slim: Slim = serde_json::from_value(node).expect("a Node");
+            let slim: SlimNode = serde_json::from_value(node).expect("a Node");
             let expected = NodeFacts {
                 excluded,
                 virtual_by: None,

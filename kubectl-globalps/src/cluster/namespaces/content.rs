@@ -37,12 +37,12 @@ impl SecretSeen {
 
 /// Since which revision each part of the content is as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct InForce {
+pub(crate) struct PartsInForce {
     since: BTreeMap<String, Revision>,
     revision: Revision,
 }
 
-impl InForce {
+impl PartsInForce {
     /// Of the annotations of `global-pull-secret`.
     pub(crate) fn of(global: &impl ResourceExt) -> Self {
         let annotation = |name: &str| global.annotations().get(name);
@@ -91,12 +91,12 @@ mod tests {
         Revision::new(number, RevisionId::from_random(0xab))
     }
 
-    fn in_force() -> InForce {
+    fn in_force() -> PartsInForce {
         let since = [
             (String::new(), revision(3)),
             ("team".to_owned(), revision(4)),
         ];
-        InForce {
+        PartsInForce {
             since: since.into(),
             revision: revision(5),
         }

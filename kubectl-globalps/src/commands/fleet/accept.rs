@@ -10,7 +10,7 @@ use crate::error::{Exit, Result};
 use crate::target::clusters::of_clusters;
 use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::printer::Printer;
-use crate::view::fleet::verdict::Goal;
+use crate::view::fleet::verdict::FleetGoal;
 use crate::view::fleet::{ClusterRow, FleetStatus};
 
 pub(super) async fn run(args: &FleetAccept, flags: &Connection, printer: &Printer) -> Result<Exit> {
@@ -34,7 +34,7 @@ pub(super) async fn run(args: &FleetAccept, flags: &Connection, printer: &Printe
         let word = format!("accepts {identity}");
         annotate_and_print::<ClusterPullSecret>(&cluster, &object, annotation, &word).await?;
     }
-    follow_clusters_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+    follow_clusters_if(&cluster, &args.fleet, FleetGoal::Synced, &args.wait).await
 }
 
 /// Clusters with the identity that the hub has found instead of theirs, and the others.

@@ -21,7 +21,7 @@ use crate::target::wait::may_wait;
 use crate::target::wait_clusters::{follow_clusters_if, taken_up};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::title;
-use crate::view::fleet::verdict::{Goal, command};
+use crate::view::fleet::verdict::{FleetGoal, command};
 
 pub(super) async fn run(args: &FleetAdd, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_wait(args.wait.wait, args.dry_run)?;
@@ -59,7 +59,7 @@ pub(super) async fn run(args: &FleetAdd, flags: &Connection, printer: &Printer) 
     if args.wait.wait {
         taken_up(&cluster, &args.fleet, args.wait.timeout).await?;
     }
-    follow_clusters_if(&cluster, &args.fleet, Goal::Synced, &args.wait).await
+    follow_clusters_if(&cluster, &args.fleet, FleetGoal::Synced, &args.wait).await
 }
 
 /// A client dry run of a new `FleetPullSecret` with a new source.

@@ -7,7 +7,7 @@ use kube::ResourceExt as _;
 
 use crate::cli::{Connection, FleetDiff};
 use crate::cluster::client::Cluster;
-use crate::cluster::fleet::{Facts, Scope};
+use crate::cluster::fleet::{FleetFacts, FleetFilter};
 use crate::credentials::file::read;
 use crate::credentials::manifest::proposed;
 use crate::error::{Exit, Failure, Result};
@@ -18,7 +18,7 @@ use crate::target::fleet_history::own_revision;
 use crate::target::pull_secret;
 use crate::terminal::external_diff::{Text, show};
 use crate::terminal::printer::Printer;
-use crate::view::fleet::difference::{ClusterDifference, Difference};
+use crate::view::fleet::difference::{ClusterDifference, FleetDifference};
 use crate::view::fleet::verdict::command;
 use crate::view::fleet::{ClusterRow, title};
 
@@ -54,12 +54,12 @@ async fn compare(
     hub: &Cluster<'_>,
     args: &FleetDiff,
     file: Option<DockerConfig>,
-) -> Result<Option<(Difference, InForce, DockerConfig)>> {
-    let scope = Scope {
+) -> Result<Option<(FleetDifference, InForce, DockerConfig)>> {
+    let filter = FleetFilter {
         clusters: args.clusters.clone(),
-        ..Scope::of(&args.fleet)
+        ..FleetFilter::of(&args.fleet)
     };
-    let facts = Facts::observe(hub, scope).await?;
+    let facts = FleetFacts::observe(hub, filter).await?;
     let statuses = facts.statuses();
     let mut fleets = facts.fleets.iter();
     let (Some((_, fleet)), Some(status)) = (fleets.next(), statuses.first()) else {
@@ -87,7 +87,7 @@ async fn compare(
         });
     }
     let lagging = status.clusters.iter().filter(|row| lags(row));
-    let difference = Difference {
+    let difference = FleetDifference {
         name: title(fleet),
         revision,
         changes: changes(&in_force, &wanted),

@@ -15,7 +15,7 @@ use super::undo;
 use crate::cli::completion::{Live, Suggestion};
 use crate::cli::{Connection, Fleet, FleetCommand};
 use crate::cluster::client::Cluster;
-use crate::cluster::fleet::{Facts, Scope};
+use crate::cluster::fleet::{FleetFacts, FleetFilter};
 use crate::error::{Exit, Result};
 use crate::target::fleet_history::{revision_choices, revisions_of};
 use crate::terminal::printer::Printer;
@@ -44,11 +44,11 @@ pub(super) async fn choices(
     fleet: Option<&String>,
     cluster: &Cluster<'_>,
 ) -> Result<Vec<Suggestion>> {
-    let scope = match live {
-        Live::Fleets => Scope::default(),
-        _ => Scope::of(fleet.map_or("", String::as_str)),
+    let filter = match live {
+        Live::Fleets => FleetFilter::default(),
+        _ => FleetFilter::of(fleet.map_or("", String::as_str)),
     };
-    let facts = Facts::observe(cluster, scope).await?;
+    let facts = FleetFacts::observe(cluster, filter).await?;
     if live == Live::FleetRevisions
         && let Some((_, fleet)) = facts.fleets.iter().next()
     {

@@ -3,7 +3,7 @@
 use super::super::status::{advise, show, with_health};
 use super::status::print;
 use crate::cli::{Connection, FleetStatus as Args, Form};
-use crate::cluster::fleet::{Facts as FleetFacts, Scope};
+use crate::cluster::fleet::{FleetFacts, FleetFilter};
 use crate::cluster::{Cluster, Facts, facts};
 use crate::error::{Exit, Failure, Result};
 use crate::follow::live::Follow;
@@ -29,11 +29,11 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
         ));
     }
     let hub = Cluster::connect(flags, printer)?;
-    let scope = Scope {
+    let filter = FleetFilter {
         clusters: args.clusters.clone(),
-        ..Scope::of(fleet)
+        ..FleetFilter::of(fleet)
     };
-    let facts = FleetFacts::observe(&hub, scope).await?;
+    let facts = FleetFacts::observe(&hub, filter).await?;
     may_have_nodes(&facts)?;
     let mut statuses = facts.statuses();
     let Some(status) = statuses.first_mut() else {
@@ -42,12 +42,12 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
     missing(&args.clusters, status)?;
     let row = one(status)?.clone();
     if how.is_table() && !args.watch {
-        print(&hub, std::slice::from_ref(status), &facts.scope, how)?;
+        print(&hub, std::slice::from_ref(status), &facts.filter, how)?;
         printer.data("");
     }
     let member = member::connect(&hub, &row, args, flags).await?;
     if args.watch {
-        let all = facts::Scope::default();
+        let all = facts::NodeFilter::default();
         return member.may(follow_some(&member.cluster, Follow::watch(), all).await);
     }
     let exit = if !args.output.is_text() && args.output != Form::Name {
@@ -57,10 +57,10 @@ pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
         for row in &mut status.clusters {
             row.status = Some(of_nodes.clone());
         }
-        print(&hub, std::slice::from_ref(status), &facts.scope, how)?;
+        print(&hub, std::slice::from_ref(status), &facts.filter, how)?;
         advise(printer, &seen, &of_nodes, false)
     } else {
-        member.may(show(&member.cluster, how, facts::Scope::default()).await)?
+        member.may(show(&member.cluster, how, facts::NodeFilter::default()).await)?
     };
     if exit == Exit::No {
         printer.note(format_args!(

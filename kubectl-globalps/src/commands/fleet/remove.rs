@@ -5,18 +5,18 @@ use kube::ResourceExt as _;
 
 use crate::cli::{Connection, FleetRemove};
 use crate::cluster::attempts::until_written;
-use crate::cluster::fleet::{Facts, Scope, find};
+use crate::cluster::fleet::{FleetFacts, FleetFilter, find};
 use crate::cluster::{Cluster, params};
 use crate::error::{Exit, Failure, Result};
 use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::{Printer, confirm};
-use crate::view::fleet::verdict::{Goal, clusters, command};
+use crate::view::fleet::verdict::{FleetGoal, clusters, command};
 use crate::view::fleet::{FleetStatus, title};
 
 pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printer) -> Result<Exit> {
     let cluster = Cluster::connect(flags, printer)?;
     let name = &args.fleet;
-    let facts = match Facts::observe(&cluster, Scope::of(name)).await {
+    let facts = match FleetFacts::observe(&cluster, FleetFilter::of(name)).await {
         Err(failure) if failure.is(404) && args.ignore_not_found => {
             printer.note("there is nothing to remove");
             return Ok(Exit::Done);
@@ -33,7 +33,7 @@ pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printe
             "FleetPullSecret `{}` is being deleted already",
             title(fleet)
         ));
-        return follow_clusters_if(&cluster, name, Goal::Removed, &args.wait).await;
+        return follow_clusters_if(&cluster, name, FleetGoal::Removed, &args.wait).await;
     }
     for line in effects(fleet, status) {
         printer.note(line);
@@ -41,7 +41,7 @@ pub(super) async fn run(args: &FleetRemove, flags: &Connection, printer: &Printe
     confirm(&cluster.title(), &question(fleet, status), args.yes)?;
     delete(&cluster, fleet).await?;
     printer.data(&format!("fleetpullsecret.globalps.io/{name} deleted"));
-    follow_clusters_if(&cluster, name, Goal::Removed, &args.wait).await
+    follow_clusters_if(&cluster, name, FleetGoal::Removed, &args.wait).await
 }
 
 /// What happens to the Secret in the clusters, a sentence each.

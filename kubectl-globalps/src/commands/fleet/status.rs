@@ -2,7 +2,7 @@
 
 use crate::cli::{Connection, FleetStatus as Args};
 use crate::cluster::client::Cluster;
-use crate::cluster::fleet::{Facts, Scope};
+use crate::cluster::fleet::{FleetFacts, FleetFilter};
 use crate::error::{Exit, Result};
 use crate::follow::clusters::follow;
 use crate::follow::live::Follow;
@@ -12,50 +12,50 @@ use crate::target::wait_clusters::taken_up;
 use crate::terminal::output::{Output, may_watch};
 use crate::terminal::printer::Printer;
 use crate::view::fleet::table::text;
-use crate::view::fleet::verdict::{Goal, advice};
+use crate::view::fleet::verdict::{FleetGoal, advice};
 use crate::view::fleet::{FleetStatus, Overview, is_ready};
 
 pub(super) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
     let how = Output::new(&args.output, args.no_headers);
-    let scope = Scope {
+    let filter = FleetFilter {
         fleet: args.fleet.clone(),
         clusters: args.clusters.clone(),
         all_namespaces: args.all_namespaces,
     };
     let cluster = Cluster::connect(flags, printer)?;
     if args.watch {
-        return follow(&cluster, Follow::watch(), scope).await;
+        return follow(&cluster, Follow::watch(), filter).await;
     }
     if !args.wait {
-        return show(&cluster, how, scope).await;
+        return show(&cluster, how, filter).await;
     }
-    let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
-    match Facts::observe(&cluster, scope.clone()).await {
+    let wait = Follow::until(FleetGoal::Synced, args.timeout, how.of_wait());
+    match FleetFacts::observe(&cluster, filter.clone()).await {
         // The wait outlasts it.
         Err(failure) if failure.may_pass() => {}
         facts => {
             unknown(&facts?)?;
-            if let Some(name) = &scope.fleet {
+            if let Some(name) = &filter.fleet {
                 taken_up(&cluster, name, args.timeout).await?;
             }
         }
     }
-    let waited = follow(&cluster, wait, scope.clone()).await;
+    let waited = follow(&cluster, wait, filter.clone()).await;
     after(wait.stream, waited, async || {
-        let facts = Facts::observe(&cluster, scope).await?;
-        print(&cluster, &facts.statuses(), &facts.scope, how)
+        let facts = FleetFacts::observe(&cluster, filter).await?;
+        print(&cluster, &facts.statuses(), &facts.filter, how)
     })
     .await
 }
 
-async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit> {
-    let facts = Facts::observe(cluster, scope).await?;
+async fn show(cluster: &Cluster<'_>, how: Output<'_>, filter: FleetFilter) -> Result<Exit> {
+    let facts = FleetFacts::observe(cluster, filter).await?;
     unknown(&facts)?;
     let all = facts.statuses();
     let printer = cluster.printer();
     if all.is_empty() && how.is_table() {
-        let (place, hint) = if facts.scope.all_namespaces {
+        let (place, hint) = if facts.filter.all_namespaces {
             let hint = "`kubectl globalps fleet add --help` shows how to create one";
             (String::new(), hint)
         } else {
@@ -66,7 +66,7 @@ async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Ex
         printer.hint(hint);
         return Ok(Exit::No);
     }
-    print(cluster, &all, &facts.scope, how)?;
+    print(cluster, &all, &facts.filter, how)?;
     for (message, hint) in all.iter().filter_map(advice) {
         if how.is_table() {
             printer.note("");
@@ -78,27 +78,27 @@ async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Ex
 }
 
 /// Clusters that were named and are not there.
-fn unknown(facts: &Facts) -> Result<()> {
+fn unknown(facts: &FleetFacts) -> Result<()> {
     let statuses = facts.statuses();
-    let Some(status) = statuses.first().filter(|_| facts.scope.fleet.is_some()) else {
+    let Some(status) = statuses.first().filter(|_| facts.filter.fleet.is_some()) else {
         return Ok(());
     };
-    missing(&facts.scope.clusters, status)
+    missing(&facts.filter.clusters, status)
 }
 
 pub(super) fn print(
     cluster: &Cluster<'_>,
     all: &[FleetStatus],
-    scope: &Scope,
+    filter: &FleetFilter,
     how: Output<'_>,
 ) -> Result<()> {
     let printer = cluster.printer();
     let text = || {
         let now = cluster.now();
-        printer.painted(&text(all, scope, now, how.layout(printer), None));
+        printer.painted(&text(all, filter, now, how.layout(printer), None));
     };
     if let [status] = all
-        && scope.fleet.is_some()
+        && filter.fleet.is_some()
     {
         let clusters = status.managed();
         let names = clusters.map(|row| format!("clusterpullsecret.globalps.io/{}", row.object));

@@ -16,7 +16,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 
 use crate::cluster::Cluster;
-use crate::cluster::namespaces::{InForce, each, namespaces, secrets};
+use crate::cluster::namespaces::{PartsInForce, each, namespaces, secrets};
 use crate::diagnose::check::Sight;
 use crate::diagnose::evidence::namespaces::admission_policy;
 use crate::error::{Failure, Result};
@@ -47,7 +47,7 @@ struct DeliveredSecrets {
     settings: ImagePullSecrets,
     attach: Attach,
     content: Content,
-    in_force: InForce,
+    in_force: PartsInForce,
 }
 
 pub(crate) async fn observe(cluster: &Cluster<'_>, secret_name: Option<&str>) -> Result<Found> {
@@ -141,7 +141,7 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<DeliveredSecrets> {
     };
     Ok(DeliveredSecrets {
         content: content_of(global, bytes, Delivery::ConfigFile)?,
-        in_force: InForce::of(global),
+        in_force: PartsInForce::of(global),
         settings,
         attach,
     })

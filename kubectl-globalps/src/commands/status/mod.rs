@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::cli::{Connection, Form, Status as Args};
-use crate::cluster::facts::Scope;
+use crate::cluster::facts::NodeFilter;
 use crate::cluster::{
     Cluster, Facts, Sight, hypershift, installed, must_watch, must_watch_if_known,
 };
@@ -20,10 +20,10 @@ use crate::target::pull_secret;
 use crate::target::wait::after;
 use crate::terminal::output::{Output, may_watch};
 use crate::terminal::printer::Printer;
-use crate::view::hypershift::Seen;
+use crate::view::hypershift::HyperShiftStatus;
 use crate::view::listing::{Listing, RegistrySnapshot};
 use crate::view::status::{
-    ADD, FOLLOW, Goal, Health, STALE, SYNCERS, State, Status, Summary, advice, missing,
+    ADD, FOLLOW, Health, HealthState, NodesGoal, STALE, SYNCERS, Status, Summary, advice, missing,
     of_credentials,
 };
 use crate::view::table;
@@ -31,7 +31,7 @@ use crate::view::table;
 pub(crate) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> Result<Exit> {
     may_watch(args.watch, &args.output)?;
     let how = Output::new(&args.output, args.no_headers);
-    let scope = Scope {
+    let filter = NodeFilter {
         names: args.node.clone(),
         selector: args.selector.clone(),
     };
@@ -45,16 +45,16 @@ pub(crate) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
         return namespaces::show(&cluster, args).await;
     }
     if args.watch {
-        return follow_some(&cluster, Follow::watch(), scope).await;
+        return follow_some(&cluster, Follow::watch(), filter).await;
     }
     if !args.wait {
-        return show(&cluster, how, scope).await;
+        return show(&cluster, how, filter).await;
     }
-    let wait = Follow::until(Goal::Synced, args.timeout, how.of_wait());
-    let waited = follow_some(&cluster, wait, scope.clone()).await;
+    let wait = Follow::until(NodesGoal::Synced, args.timeout, how.of_wait());
+    let waited = follow_some(&cluster, wait, filter.clone()).await;
     after(wait.stream, waited, async || {
         let now = cluster.now();
-        let facts = Facts::observe_some(&cluster, scope).await?;
+        let facts = Facts::observe_some(&cluster, filter).await?;
         let status = with_health(&cluster, &facts, now).await?;
         print(printer, &status, now, how).map(drop)
     })
@@ -62,12 +62,16 @@ pub(crate) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
 }
 
 /// One look. Says no where not every node is synced.
-pub(crate) async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -> Result<Exit> {
-    let facts = Facts::observe_some(cluster, scope).await?;
+pub(crate) async fn show(
+    cluster: &Cluster<'_>,
+    how: Output<'_>,
+    filter: NodeFilter,
+) -> Result<Exit> {
+    let facts = Facts::observe_some(cluster, filter).await?;
     if !facts.installed
         && let Some(found) = hypershift::look(cluster).await?
     {
-        return of_hypershift(cluster.printer(), &Seen::of(found), how.format);
+        return of_hypershift(cluster.printer(), &HyperShiftStatus::of(found), how.format);
     }
     let now = cluster.now();
     let status = with_health(cluster, &facts, now).await?;
@@ -82,9 +86,9 @@ pub(crate) async fn show(cluster: &Cluster<'_>, how: Output<'_>, scope: Scope) -
     Ok(exit)
 }
 
-fn of_hypershift(printer: &Printer, seen: &Seen, format: &Form) -> Result<Exit> {
-    printer.print(format, ("the status", seen), seen.names(), || {
-        printer.data(&seen.text());
+fn of_hypershift(printer: &Printer, status: &HyperShiftStatus, format: &Form) -> Result<Exit> {
+    printer.print(format, ("the status", status), status.names(), || {
+        printer.data(&status.text());
     })?;
     printer.note("this cluster runs HyperShift's own syncer: the state of its pods is shown; whether a node's file is written, and whether its kubelet uses it, is unknown");
     printer.hint("the log of a node's pod says more; globalps itself is not installed here, see `kubectl globalps install --help`");
@@ -152,7 +156,7 @@ pub(crate) fn advise(printer: &Printer, facts: &Facts, status: &Status, is_below
     // The phases of the nodes stay as they were.
     let gone = status.health.as_ref().filter(|_| status.ready);
     let gone = gone.and_then(Health::is_gone);
-    let is_down = health.is_some_and(|health| health.controller.state == State::Unhealthy);
+    let is_down = health.is_some_and(|health| health.controller.state == HealthState::Unhealthy);
     // A controller that is down is the cause, and has been named.
     let advice = advice.map(|(message, hint)| match health {
         Some(health) if is_down && [FOLLOW, STALE, ADD].contains(&hint.as_str()) => {

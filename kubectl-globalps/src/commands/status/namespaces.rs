@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::cli::Status as Args;
 use crate::cluster::Cluster;
-use crate::cluster::namespaces::{InForce, namespaces, secrets};
+use crate::cluster::namespaces::{PartsInForce, namespaces, secrets};
 use crate::error::{Exit, Failure, Result, allowed};
 use crate::target::pull_secret;
 use crate::terminal::output::Output;
@@ -52,7 +52,7 @@ pub(crate) async fn show(cluster: &Cluster<'_>, args: &Args) -> Result<Exit> {
     );
     // A user who may not read it sees no old content.
     let in_force = allowed(global)?.flatten();
-    let in_force = in_force.as_ref().map(InForce::of);
+    let in_force = in_force.as_ref().map(PartsInForce::of);
     let rows = rows(&Snapshot {
         settings: &settings,
         selection: &selection,

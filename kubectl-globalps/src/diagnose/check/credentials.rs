@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use super::{Check, Installed, found, well};
 use crate::cluster::facts::Facts;
 use crate::view::status::{
-    ANOTHER_CHANGED, Health, NO_CONFIGURATION, PAUSED, REMOVAL_HELD, SELECTOR, State, is_outdated,
-    renewal,
+    ANOTHER_CHANGED, Health, HealthState, NO_CONFIGURATION, PAUSED, REMOVAL_HELD, SELECTOR,
+    is_outdated, renewal,
 };
 
 const CREDENTIALS: &str = "credentials";
@@ -62,7 +62,7 @@ pub(crate) fn credentials(
 
 /// Reports that a running controller's status is older than the cluster's state. `None` if another finding explains it.
 pub(crate) fn outdated(facts: &Facts, seen: &Installed, now: Timestamp) -> Option<Check> {
-    let runs = Health::of(seen, now).controller.state != State::Unhealthy;
+    let runs = Health::of(seen, now).controller.state != HealthState::Unhealthy;
     let status = facts.gps().and_then(|gps| gps.status.as_ref());
     let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
     // The controller can't read the configuration or the Secret.

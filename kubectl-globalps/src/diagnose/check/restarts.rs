@@ -5,7 +5,7 @@ use globalps_dockerconfig::{Credential, DockerConfig, Lifetime, expiry, lifetime
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Check, well};
-use crate::secret::history::Revision;
+use crate::secret::history::StoredRevision;
 
 /// The period in which changes are counted, and the maximum lifetime of a credential that counts as renewed by a program.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
@@ -21,7 +21,7 @@ pub(crate) fn restarts_kubelets(gps: &GlobalPullSecret) -> bool {
 /// `in_force`: the content on the nodes. `revisions`: the additional pull secrets in the history.
 pub(crate) fn restarts_often(
     in_force: &DockerConfig,
-    revisions: &[Revision],
+    revisions: &[StoredRevision],
     now: Timestamp,
 ) -> Option<Check> {
     let short = in_force.entries().iter().find_map(|entry| {
@@ -87,9 +87,9 @@ mod tests {
     }
 
     fn message(config: &DockerConfig, hours_ago: &[i64]) -> String {
-        let revisions: Vec<Revision> = hours_ago
+        let revisions: Vec<StoredRevision> = hours_ago
             .iter()
-            .map(|hours| Revision {
+            .map(|hours| StoredRevision {
                 number: 1,
                 rolled_out: Some(at(NOW - hours * 3600)),
                 bytes: Vec::new(),

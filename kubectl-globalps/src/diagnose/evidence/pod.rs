@@ -12,7 +12,7 @@ use crate::diagnose::why::{
 };
 use crate::error::{Result, allowed};
 use crate::registry::Trust;
-use crate::secret::history::{Revision, sorted};
+use crate::secret::history::{StoredRevision, sorted};
 use crate::target::history::slots;
 use globalps_dockerconfig::{Credential, attempts};
 use globalps_registry::{Checker, ImageName, Pull, RegistryError};
@@ -34,7 +34,7 @@ type Answers = [(PullQuestion, Result<Pull, RegistryError>)];
 pub(crate) struct PodFindings {
     answers: Vec<(PullQuestion, Result<Pull, RegistryError>)>,
     /// Earlier additional pull secrets, newest first.
-    earlier: Vec<Revision>,
+    earlier: Vec<StoredRevision>,
     adding: Adding,
     /// See [`asked_with`].
     asked_with: String,
@@ -78,7 +78,7 @@ async fn earlier(
     shared: &Shared,
     looked: &[&Looked],
     answers: &Answers,
-) -> Result<Vec<Revision>> {
+) -> Result<Vec<StoredRevision>> {
     let is_rejected = || looked.iter().any(|it| it.is_rejected(answers));
     let Some(gps) = shared.gps.as_ref().filter(|_| is_rejected()) else {
         return Ok(Vec::new());
@@ -205,8 +205,8 @@ impl Looked {
     }
 
     /// The newest revision whose credential for the image is not among those tried now.
-    fn other_revision(&self, earlier: &[Revision]) -> Option<i64> {
-        let is_other = |revision: &&Revision| {
+    fn other_revision(&self, earlier: &[StoredRevision]) -> Option<i64> {
+        let is_other = |revision: &&StoredRevision| {
             let tries = attempts(&[&revision.config], &self.failing.image).unwrap_or_default();
             let is_tried = |credential: &Credential| {
                 let mut now = self.tries.iter();

@@ -7,7 +7,7 @@ use crate::secret::changes::{RegistryChange, text};
 /// `fleet diff -o json`: scripts rely on its shape.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Difference {
+pub(crate) struct FleetDifference {
     /// `NAMESPACE/NAME` of the `FleetPullSecret`.
     pub name: String,
     /// The revision that the hub rolls out; 0: none.
@@ -31,7 +31,7 @@ pub(crate) struct ClusterDifference {
     pub changes: Vec<RegistryChange>,
 }
 
-impl Difference {
+impl FleetDifference {
     /// Whether there is nothing to say. `has_file`: clusters that lag are no fault of a proposal.
     pub(crate) fn is_empty(&self, has_file: bool) -> bool {
         self.changes.is_empty()

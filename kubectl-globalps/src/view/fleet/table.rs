@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::verdict::clusters;
 use super::{ClusterRow, FleetStatus};
-use crate::cluster::fleet::Scope;
+use crate::cluster::fleet::FleetFilter;
 use crate::terminal::layout::{Layout, age_of, laid_out_by};
 use crate::view::members::{self, Advice, Member, Stage, advised, fitting, room};
 
@@ -32,15 +32,15 @@ pub(crate) fn headline(status: &FleetStatus) -> String {
 /// The clusters of the one that was named, else a line for each one.
 pub(crate) fn text(
     all: &[FleetStatus],
-    scope: &Scope,
+    filter: &FleetFilter,
     now: Timestamp,
     layout: Layout,
     advice: Option<&Advice>,
 ) -> String {
     match all {
-        [status] if scope.fleet.is_some() => render(status, now, layout, advice),
+        [status] if filter.fleet.is_some() => render(status, now, layout, advice),
         [] => "no FleetPullSecret\n".to_owned(),
-        all => overview(all, now, layout, scope.all_namespaces) + "\n",
+        all => overview(all, now, layout, filter.all_namespaces) + "\n",
     }
 }
 

@@ -1,7 +1,7 @@
 //! Unit tests of `fleet`, and its sample objects.
 
 use super::table::{changes, headline, overview, render};
-use super::verdict::{Goal, advice, verdict};
+use super::verdict::{FleetGoal, advice, verdict};
 use super::*;
 use crate::terminal::columns::columns;
 use crate::terminal::layout::Layout;
@@ -366,7 +366,7 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
     for (sentence, reason, phase, expected) in cases {
         let objects = [object("m1", phase, 3)];
         let all = [FleetStatus::of(&fleet(reason, 3), &objects, &[])];
-        let found = match verdict(&all, Goal::Synced, now()) {
+        let found = match verdict(&all, FleetGoal::Synced, now()) {
             Verdict::Done => "done".to_owned(),
             Verdict::Going => "going".to_owned(),
             Verdict::Stuck { reason, hint } => {
@@ -376,9 +376,9 @@ fn a_wait_ends_when_all_is_done_or_a_person_is_needed() {
         };
         assert_eq!(found, expected, "{sentence}");
     }
-    assert_eq!(verdict(&[], Goal::Removed, now()), Verdict::Done);
+    assert_eq!(verdict(&[], FleetGoal::Removed, now()), Verdict::Done);
     let all = [FleetStatus::of(&fleet("Removing", 3), [], &[])];
-    assert_eq!(verdict(&all, Goal::Removed, now()), Verdict::Going);
+    assert_eq!(verdict(&all, FleetGoal::Removed, now()), Verdict::Going);
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn a_wait_for_a_removal_ends_when_a_person_is_needed() {
         let objects: Vec<ClusterPullSecret> = objects.collect();
         let found = |fleet: &FleetPullSecret| {
             let all = [FleetStatus::of(fleet, &objects, &[])];
-            let found = verdict(&all, Goal::Removed, now());
+            let found = verdict(&all, FleetGoal::Removed, now());
             match found {
                 Verdict::Stuck { reason, hint } => {
                     let verb = if is_paused { "resume" } else { "retry" };
@@ -439,7 +439,7 @@ fn a_wait_for_a_removal_ends_when_a_person_is_needed() {
     let mut nothing = object("m1", Pending, 0);
     nothing.spec.revision = 0;
     let all = [FleetStatus::of(&deleted, [&nothing], &[])];
-    assert_eq!(verdict(&all, Goal::Removed, now()), Verdict::Going);
+    assert_eq!(verdict(&all, FleetGoal::Removed, now()), Verdict::Going);
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn a_wait_ends_once_the_hub_has_found_no_clusters() {
         ("the hub has not looked", &objects, now(), false),
     ] {
         let all = [FleetStatus::of(&empty, objects, &[])];
-        let found = verdict(&all, Goal::Synced, now);
+        let found = verdict(&all, FleetGoal::Synced, now);
         assert_eq!(
             matches!(found, Verdict::Stuck { .. }),
             is_stuck,
@@ -470,11 +470,11 @@ fn a_cluster_that_was_asked_to_try_again_ends_no_wait() {
     let annotations = failed.annotations_mut();
     annotations.insert(names::RETRY_ANNOTATION.to_owned(), "now".to_owned());
     let going = [FleetStatus::of(&fleet("ClustersFailed", 3), [&failed], &[])];
-    assert_eq!(verdict(&going, Goal::Synced, now()), Verdict::Going);
+    assert_eq!(verdict(&going, FleetGoal::Synced, now()), Verdict::Going);
     failed.spec.retry = "now".to_owned();
     let stuck = [FleetStatus::of(&fleet("ClustersFailed", 3), [&failed], &[])];
     assert!(matches!(
-        verdict(&stuck, Goal::Synced, now()),
+        verdict(&stuck, FleetGoal::Synced, now()),
         Verdict::Stuck { .. }
     ));
 }

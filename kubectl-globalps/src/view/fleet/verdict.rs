@@ -17,7 +17,7 @@ const NEW: SignedDuration = SignedDuration::from_secs(15);
 
 /// The goal of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goal {
+pub(crate) enum FleetGoal {
     /// Every cluster has the newest revision.
     Synced,
     /// The `FleetPullSecret` is gone.
@@ -34,8 +34,8 @@ fn stuck((reason, hint): Advice) -> Verdict<String> {
     Verdict::Stuck { reason, hint }
 }
 
-pub(crate) fn verdict(all: &[FleetStatus], goal: Goal, now: Timestamp) -> Verdict<String> {
-    if goal == Goal::Removed {
+pub(crate) fn verdict(all: &[FleetStatus], goal: FleetGoal, now: Timestamp) -> Verdict<String> {
+    if goal == FleetGoal::Removed {
         return match all.iter().find_map(stuck_removal) {
             _ if all.is_empty() => Verdict::Done,
             Some(advice) => stuck(advice),
@@ -108,9 +108,9 @@ fn stands_still(status: &FleetStatus) -> bool {
 }
 
 /// The hub has something to do that it has not reported on.
-pub(crate) fn is_stale(all: &[FleetStatus], goal: Goal) -> bool {
+pub(crate) fn is_stale(all: &[FleetStatus], goal: FleetGoal) -> bool {
     let is_unreported = |status: &FleetStatus| status.fleet.reason == Reason::NotReported;
-    goal == Goal::Removed || all.iter().any(is_unreported)
+    goal == FleetGoal::Removed || all.iter().any(is_unreported)
 }
 
 fn has_no_cluster(status: &FleetStatus) -> bool {

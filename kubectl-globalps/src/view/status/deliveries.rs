@@ -20,7 +20,7 @@ pub(crate) struct DeliveryRow {
 
 /// Namespaces or operators, as the controller reports them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Delivered<S> {
+pub(crate) struct DeliveryStatus<S> {
     #[serde(flatten)]
     pub status: S,
     /// false: what is left there is being removed.
@@ -28,8 +28,8 @@ pub(crate) struct Delivered<S> {
     pub is_enabled: bool,
 }
 
-pub(crate) type NamespacesRow = Delivered<ImagePullSecretsStatus>;
-pub(crate) type OperatorsRow = Delivered<OperatorsStatus>;
+pub(crate) type NamespacesRow = DeliveryStatus<ImagePullSecretsStatus>;
+pub(crate) type OperatorsRow = DeliveryStatus<OperatorsStatus>;
 
 impl NamespacesRow {
     /// `None`: the controller has not counted them yet.
@@ -62,7 +62,7 @@ impl OperatorsRow {
     }
 }
 
-impl<S> Delivered<S> {
+impl<S> DeliveryStatus<S> {
     fn line_of(&self, kind: &str, mut parts: Vec<String>, accounts: u32) -> String {
         if !self.is_enabled {
             return format!("{kind}their pull secrets are being removed");

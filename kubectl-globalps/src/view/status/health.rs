@@ -8,7 +8,7 @@ use crate::cluster::syncers::PodError;
 use crate::cluster::{Installed, Sight};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) enum State {
+pub(crate) enum HealthState {
     Healthy,
     Unhealthy,
     /// There is nothing to do for it.
@@ -19,7 +19,7 @@ pub(crate) enum State {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ControllerHealth {
-    pub state: State,
+    pub state: HealthState,
     /// Pods that are ready, and that there should be; `null`: unknown.
     pub ready: Option<i32>,
     pub replicas: Option<i32>,
@@ -34,7 +34,7 @@ pub(crate) struct ControllerHealth {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct SyncersHealth {
-    pub state: State,
+    pub state: HealthState,
     /// Pods that are ready, and nodes that should have one; `null`: unknown.
     pub ready: Option<i32>,
     pub desired: Option<i32>,
@@ -64,23 +64,23 @@ impl Health {
 
     /// The API server refuses their `DaemonSet`.
     pub(crate) fn syncers_refused(&mut self, message: &str) {
-        self.syncers.state = State::Unhealthy;
+        self.syncers.state = HealthState::Unhealthy;
         message.clone_into(&mut self.syncers.message);
     }
 
     /// Neither is known to be unhealthy.
     pub(crate) fn is_well(&self) -> bool {
         let states = [self.controller.state, self.syncers.state];
-        !states.contains(&State::Unhealthy)
+        !states.contains(&HealthState::Unhealthy)
     }
 
     /// Why nothing would change any more, which no phase of a node says: what must run was deleted, or has no replicas.
     pub(crate) fn is_gone(&self) -> Option<(&str, &str)> {
         let controller = &self.controller;
         let no_pods = controller.replicas.unwrap_or_default() == 0;
-        let no_controller = controller.state == State::Unhealthy && no_pods;
+        let no_controller = controller.state == HealthState::Unhealthy && no_pods;
         let syncers = &self.syncers;
-        let no_syncers = syncers.state == State::Unhealthy && syncers.is_absent;
+        let no_syncers = syncers.state == HealthState::Unhealthy && syncers.is_absent;
         match (no_controller, no_syncers) {
             (true, _) => Some((&controller.message, &controller.repair)),
             (false, true) => Some((&syncers.message, "the controller creates it again")),
@@ -102,8 +102,8 @@ fn controller(seen: &Installed, now: Timestamp) -> ControllerHealth {
         };
         return ControllerHealth {
             state: match seen.controller {
-                Sight::Absent => State::Unhealthy,
-                _ => State::Unknown,
+                Sight::Absent => HealthState::Unhealthy,
+                _ => HealthState::Unknown,
             },
             ready: None,
             replicas: None,
@@ -127,9 +127,9 @@ fn controller(seen: &Installed, now: Timestamp) -> ControllerHealth {
     };
     ControllerHealth {
         state: if error.is_empty() {
-            State::Healthy
+            HealthState::Healthy
         } else {
-            State::Unhealthy
+            HealthState::Unhealthy
         },
         ready: Some(found.ready),
         replicas: Some(found.wanted),
@@ -143,23 +143,23 @@ fn syncers(seen: &Installed) -> SyncersHealth {
     let first = seen.pod_errors.first().map(PodError::message);
     let (state, message) = match &seen.syncer {
         Sight::Hidden => (
-            State::Unknown,
+            HealthState::Unknown,
             "this user may not get their DaemonSet".to_owned(),
         ),
         Sight::Absent if first.is_none() && seen.needs_syncers => {
             let message = format!("DaemonSet `{}` does not exist", names::SYNCER);
-            (State::Unhealthy, message)
+            (HealthState::Unhealthy, message)
         }
         Sight::Absent if first.is_none() => {
             let message = "there is nothing to sync to nodes".to_owned();
-            (State::NotNeeded, message)
+            (HealthState::NotNeeded, message)
         }
         Sight::Here(found) if !found.ours => {
             let message = "their DaemonSet does not belong to globalps".to_owned();
-            (State::Unhealthy, message)
+            (HealthState::Unhealthy, message)
         }
         Sight::Here(found) if found.ready >= found.wanted && first.is_none() => {
-            (State::Healthy, String::new())
+            (HealthState::Healthy, String::new())
         }
         // A rollout of the DaemonSet needs no look.
         Sight::Absent | Sight::Here(_) => {
@@ -172,7 +172,7 @@ fn syncers(seen: &Installed) -> SyncersHealth {
                 Some((nodes, false)) => format!("{nodes}, the others are starting"),
                 None => "the others are starting".to_owned(),
             });
-            (State::Unhealthy, message)
+            (HealthState::Unhealthy, message)
         }
     };
     let number = |of: fn(&crate::cluster::installed::Workload) -> i32| match &seen.syncer {
@@ -200,12 +200,12 @@ impl ControllerHealth {
             repair: _,
         } = self;
         let text = match (state, ready.zip(*replicas)) {
-            (State::Healthy, Some((ready, replicas))) => {
+            (HealthState::Healthy, Some((ready, replicas))) => {
                 let leader = leader.as_ref().filter(|_| wide);
                 let leader = leader.map_or(String::new(), |name| format!(", leader {name}"));
                 format!("running, {ready}/{replicas} replicas{leader}")
             }
-            (State::Unknown, _) => format!("unknown: {message}"),
+            (HealthState::Unknown, _) => format!("unknown: {message}"),
             _ => format!("not running: {message}"),
         };
         format!("Controller   {text}")
@@ -219,8 +219,8 @@ impl SyncersHealth {
             message => format!(": {message}"),
         };
         let text = match (self.state, self.ready.zip(self.desired)) {
-            (State::Unknown, _) | (_, None) => format!("unknown{message}"),
-            (State::NotNeeded, _) => format!("none{message}"),
+            (HealthState::Unknown, _) | (_, None) => format!("unknown{message}"),
+            (HealthState::NotNeeded, _) => format!("none{message}"),
             (_, Some((ready, desired))) => format!("{ready}/{desired} ready{message}"),
         };
         format!("Syncers      {text}")

@@ -15,7 +15,7 @@ use jiff::SignedDuration;
 
 use super::conditions::NAMESPACES;
 use super::*;
-use crate::cluster::facts::{Lost, NodeFacts, Scope, SecretVersion, Store};
+use crate::cluster::facts::{Lost, NodeFacts, NodeFilter, SecretVersion, Store};
 use crate::view::members::Verdict;
 
 fn at(text: &str) -> Timestamp {
@@ -119,30 +119,30 @@ fn ready() -> Facts {
 
 #[test]
 fn a_node_that_was_named_and_is_not_there_is_not_ready() {
-    let scope = |names: &[&str], selector: Option<&str>| Scope {
+    let filter = |names: &[&str], selector: Option<&str>| NodeFilter {
         names: names.iter().map(|name| (*name).to_owned()).collect(),
         selector: selector.map(str::to_owned),
     };
-    for (scope, missing) in [
-        (scope(&[], None), None),
-        (scope(&["node-1"], None), None),
-        (scope(&["node-1", "new"], None), Some("no node `new`")),
-        (scope(&["new"], None), Some("no node `new`")),
-        (scope(&[], Some("a=b")), Some("no node with such labels")),
+    for (filter, missing) in [
+        (filter(&[], None), None),
+        (filter(&["node-1"], None), None),
+        (filter(&["node-1", "new"], None), Some("no node `new`")),
+        (filter(&["new"], None), Some("no node `new`")),
+        (filter(&[], Some("a=b")), Some("no node with such labels")),
     ] {
         let mut facts = ready();
-        facts.scope = scope;
+        facts.filter = filter;
         let status = Status::of(&facts, now());
-        assert_eq!(status.ready, missing.is_none(), "{:?}", facts.scope);
+        assert_eq!(status.ready, missing.is_none(), "{:?}", facts.filter);
         let expected = if missing.is_none() {
             Verdict::Done
         } else {
             Verdict::Going
         };
-        assert_eq!(verdict(&facts, Goal::Synced, &status), expected);
+        assert_eq!(verdict(&facts, NodesGoal::Synced, &status), expected);
         let advice = advice(&facts, &status).map(|(message, _)| message);
         let is_named = advice.is_some_and(|it| missing.is_some_and(|missing| it.contains(missing)));
-        assert_eq!(is_named, missing.is_some(), "{:?}", facts.scope);
+        assert_eq!(is_named, missing.is_some(), "{:?}", facts.filter);
     }
 }
 
@@ -162,7 +162,7 @@ fn nobody_is_sent_back_where_another_pull_secret_is_the_cause() {
         let store = facts.global_secret.get_or_insert_default();
         store.insert(names::GLOBAL_SECRET, global);
         let status = Status::of(&facts, now());
-        let Verdict::Stuck { hint, .. } = verdict(&facts, Goal::Synced, &status) else {
+        let Verdict::Stuck { hint, .. } = verdict(&facts, NodesGoal::Synced, &status) else {
             unreachable!("it is halted")
         };
         assert_eq!(hint.contains("undo"), !was_additional_rolled_out, "{hint}");
@@ -264,7 +264,7 @@ fn without_nodes_the_controller_says_if_done_namespaces_count() {
         });
         let status = Status::of(&facts, now());
         assert_eq!(status.ready, expected);
-        let done = verdict(&facts, Goal::Synced, &status) == Verdict::Done;
+        let done = verdict(&facts, NodesGoal::Synced, &status) == Verdict::Done;
         assert_eq!(done, expected);
         let json = serde_json::to_value(&status).expect("JSON");
         assert_eq!(
@@ -421,7 +421,7 @@ fn nobody_waits_for_unsupported_nodes() {
         let expected = expected.map(|(phase, why)| (phase.to_owned(), why.to_owned()));
         assert_eq!(found, expected, "{case}");
         assert_eq!(status.ready, is_ready, "{case}");
-        let verdict = verdict(&facts, Goal::Synced, &status);
+        let verdict = verdict(&facts, NodesGoal::Synced, &status);
         assert_eq!(verdict == Verdict::Done, is_ready, "{case}: a wait ends");
         let is_unsupported = row.is_some_and(|row| row.phase == Phase::Unsupported);
         assert_eq!(
@@ -585,7 +585,7 @@ fn a_wait_ends_when_the_current_secret_is_or_never_will_be_out() {
         let mut facts = ready();
         change(&mut facts);
         let status = Status::of(&facts, now());
-        let found = verdict(&facts, Goal::Synced, &status);
+        let found = verdict(&facts, NodesGoal::Synced, &status);
         match (&found, &expected) {
             (
                 Verdict::Stuck { reason, hint },
@@ -610,7 +610,7 @@ fn a_wait_without_any_secret_says_how_to_add_it() {
     set_additional(&mut facts, None);
     facts.node_secrets = Store::default();
     facts.global_secret = Some(Store::default());
-    let found = verdict(&facts, Goal::Synced, &Status::of(&facts, now()));
+    let found = verdict(&facts, NodesGoal::Synced, &Status::of(&facts, now()));
     let reason = "there is no additional pull secret";
     assert!(
         matches!(&found, Verdict::Stuck { reason: found, hint } if found == reason && hint.contains("globalps add")),
@@ -625,7 +625,7 @@ fn a_wait_for_the_restore_ends_when_nothing_is_left() {
     let look = |facts: &Facts| {
         verdict(
             facts,
-            Goal::Restored {
+            NodesGoal::Restored {
                 skip_unreachable: false,
             },
             &Status::of(facts, now()),
@@ -706,8 +706,8 @@ fn sources_are_rolled_out_without_the_additional_secret() {
         };
         (
             status.ready,
-            word(Goal::Synced),
-            word(Goal::Restored {
+            word(NodesGoal::Synced),
+            word(NodesGoal::Restored {
                 skip_unreachable: false,
             }),
         )
@@ -773,7 +773,7 @@ fn without_a_global_pull_secret_what_is_in_force_is_held() {
         let status = Status::of(&facts, now());
         let found = advice(&facts, &status).map(|(message, _)| message);
         assert_eq!(found.as_deref(), Some(NO_CONFIGURATION.0), "{additional:?}");
-        let found = verdict(&facts, Goal::Synced, &status);
+        let found = verdict(&facts, NodesGoal::Synced, &status);
         assert_eq!(found, stuck(NO_CONFIGURATION.0, NO_CONFIGURATION.1));
         assert!(
             NO_CONFIGURATION
@@ -791,7 +791,7 @@ fn without_a_global_pull_secret_what_is_in_force_is_held() {
         (3, vec![&Phase::Synced, &Phase::Pending]),
         "the newest revision that nodes are assigned"
     );
-    let goal = Goal::Restored {
+    let goal = NodesGoal::Restored {
         skip_unreachable: true,
     };
     let found = verdict(&facts, goal, &Status::of(&facts, now()));
@@ -900,7 +900,7 @@ fn what_slows_a_rollout_is_named_and_stops_a_wait_only_at_last() {
         let status = Status::of(&facts, now());
         let found = advice(&facts, &status).map(|(message, _)| message);
         assert_eq!(found.as_deref(), Some(expected));
-        let verdict = verdict(&facts, Goal::Synced, &status);
+        let verdict = verdict(&facts, NodesGoal::Synced, &status);
         assert_eq!(
             matches!(verdict, Verdict::Stuck { .. }),
             stuck,
@@ -967,14 +967,14 @@ fn a_paused_restoration_says_so_and_ends_an_idle_wait() {
         facts.node_secrets.insert("node-1", object);
         let status = Status::of(&facts, now());
         for skip_unreachable in [false, true] {
-            let found = verdict(&facts, Goal::Restored { skip_unreachable }, &status);
+            let found = verdict(&facts, NodesGoal::Restored { skip_unreachable }, &status);
             let expected = expected
                 .as_ref()
                 .map_or(Verdict::Going, |(reason, hint)| stuck(reason, hint));
             assert_eq!(found, expected, "{phase} {is_paused}");
         }
         // Of a wait for something else, too.
-        let found = verdict(&facts, Goal::Synced, &status);
+        let found = verdict(&facts, NodesGoal::Synced, &status);
         let is_paused = matches!(&found, Verdict::Stuck { reason, .. } if *reason == PAUSED.0);
         assert_eq!(is_paused, expected.is_some(), "{phase}: {found:?}");
         assert!(!format!("{found:?}").contains("globalps add"), "{found:?}");
@@ -996,7 +996,7 @@ fn a_secret_that_is_being_deleted_is_absent() {
     };
     let store = facts.additional_secret.get_or_insert_default();
     store.insert(names::ADDITIONAL_SECRET, deleted);
-    let goal = Goal::Restored {
+    let goal = NodesGoal::Restored {
         skip_unreachable: false,
     };
     let status = Status::of(&facts, now());
@@ -1061,7 +1061,7 @@ fn a_wait_for_the_restore_ends_with_the_nodes_that_are_left() {
         let status = Status::of(&facts, now());
         let wait = |skip_unreachable| match verdict(
             &facts,
-            Goal::Restored { skip_unreachable },
+            NodesGoal::Restored { skip_unreachable },
             &status,
         ) {
             Verdict::Stuck { reason, hint } => Some((reason, hint)),
@@ -1129,7 +1129,7 @@ fn an_unrestorable_deselected_node_delays_no_wait_for_others() {
     facts.node_secrets.insert("node-2", object);
     let status = Status::of(&facts, now());
     assert!(status.ready);
-    assert_eq!(verdict(&facts, Goal::Synced, &status), Verdict::Done);
+    assert_eq!(verdict(&facts, NodesGoal::Synced, &status), Verdict::Done);
     assert_eq!(status.counts.failed, 1, "it is shown");
 }
 
@@ -1145,7 +1145,7 @@ fn with_sources_left_a_wait_may_end_without_unreachable_nodes() {
         .insert("node-2", node_secret(2, true, Phase::Synced, 2));
     let wait = |facts: &Facts, skip_unreachable| {
         let status = Status::of(facts, now());
-        verdict(facts, Goal::Restored { skip_unreachable }, &status)
+        verdict(facts, NodesGoal::Restored { skip_unreachable }, &status)
     };
     assert_eq!(wait(&facts, true), Verdict::Going, "node-2 can change");
     lose(&mut facts, "node-2");
@@ -1213,7 +1213,7 @@ fn a_failure_that_is_being_retried_stops_no_wait() {
         let mut facts = facts(vec![halted]);
         facts.node_secrets.insert("node-1", object);
         let status = Status::of(&facts, now());
-        let found = verdict(&facts, Goal::Synced, &status);
+        let found = verdict(&facts, NodesGoal::Synced, &status);
         assert_eq!(matches!(found, Verdict::Stuck { .. }), stuck, "{sentence}");
     }
 }

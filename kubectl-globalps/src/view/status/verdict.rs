@@ -15,7 +15,7 @@ use crate::view::members::{self, Member as _, Verdict};
 
 /// The goal of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Goal {
+pub(crate) enum NodesGoal {
     /// Every node has the additional Secret as it is now.
     Synced,
     /// There is no additional Secret, and every node is restored, or has what further sources provide.
@@ -60,10 +60,10 @@ fn stuck(reason: impl Into<String>, hint: &'static str) -> Verdict {
     }
 }
 
-pub(crate) fn verdict(facts: &Facts, goal: Goal, status: &Status) -> Verdict {
+pub(crate) fn verdict(facts: &Facts, goal: NodesGoal, status: &Status) -> Verdict {
     match goal {
-        Goal::Synced => synced(facts, status),
-        Goal::Restored { skip_unreachable } => restored(facts, status, skip_unreachable),
+        NodesGoal::Synced => synced(facts, status),
+        NodesGoal::Restored { skip_unreachable } => restored(facts, status, skip_unreachable),
     }
 }
 

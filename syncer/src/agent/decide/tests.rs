@@ -66,7 +66,7 @@ fn synced(snapshot: &str) -> JournalState {
     state
 }
 
-fn with_step(step: Step) -> PendingChange {
+fn with_step(step: ChangeStep) -> PendingChange {
     PendingChange {
         task: task(1),
         step,
@@ -88,7 +88,7 @@ fn with_step(step: Step) -> PendingChange {
 fn only_a_change_that_takes_effect_with_a_restart_restarts() {
     let with = |restart| PendingChange {
         restart,
-        ..with_step(Step::Forward)
+        ..with_step(ChangeStep::Forward)
     };
     let in_progress = |restart| {
         let mut state = synced(OWN);
@@ -593,13 +593,13 @@ fn a_change_in_progress_is_finished_first() {
         state
     };
     for (step, task, content, expected) in [
-        (Step::Forward, Some(&two), OURS, "Resume"),
-        (Step::Forward, None, OURS, "Resume"),
-        (Step::Back, Some(&one), OURS, "Resume"),
-        (Step::Watching, Some(&one), OURS, "Confirm"),
-        (Step::Watching, Some(&one), OWN, "Settle"),
-        (Step::Watching, None, OURS, "Confirm"),
-        (Step::Watching, Some(&two), OURS, "Settle"),
+        (ChangeStep::Forward, Some(&two), OURS, "Resume"),
+        (ChangeStep::Forward, None, OURS, "Resume"),
+        (ChangeStep::Back, Some(&one), OURS, "Resume"),
+        (ChangeStep::Watching, Some(&one), OURS, "Confirm"),
+        (ChangeStep::Watching, Some(&one), OWN, "Settle"),
+        (ChangeStep::Watching, None, OURS, "Confirm"),
+        (ChangeStep::Watching, Some(&two), OURS, "Settle"),
     ] {
         assert_eq!(
             line(task, Some(&with(step)), content, Some(OURS)),
@@ -626,7 +626,7 @@ fn a_repair_is_tried_again_until_something_else_is_assigned() {
             is_kubelet_checked: true,
             has_failed: false,
         }),
-        ..with_step(Step::Forward)
+        ..with_step(ChangeStep::Forward)
     });
     let newer = Task {
         generation: 9,
@@ -661,7 +661,7 @@ fn newer_content_shares_a_pending_restart() {
         target: file(OWN_AND_OURS),
         target_managed: ManagedEntries::of(&merged),
         before: file(OWN),
-        ..with_step(Step::Forward)
+        ..with_step(ChangeStep::Forward)
     });
     let mut asked = state.clone();
     asked.change.as_mut().unwrap().started_from = Some("0".to_owned());
@@ -715,10 +715,10 @@ fn a_node_that_is_not_selected_is_restored_and_gets_no_content() {
         ("no task", None, Some(synced(OWN)), true, "StandBy"),
         ("a restore", Some(&restore), Some(synced(OWN)), true, "{OWN}, restart"),
         ("nothing to restore", Some(&restore), None, true, "Forget"),
-        ("a change in progress", Some(&two), Some(with(Step::Forward)), true, "Resume"),
-        ("its restart is pending", Some(&two), Some(with(Step::Forward)), false, "Resume"),
-        ("a change that is being rolled back", None, Some(with(Step::Back)), true, "Resume"),
-        ("a kubelet under watch", Some(&one), Some(with(Step::Watching)), true, "Confirm"),
+        ("a change in progress", Some(&two), Some(with(ChangeStep::Forward)), true, "Resume"),
+        ("its restart is pending", Some(&two), Some(with(ChangeStep::Forward)), false, "Resume"),
+        ("a change that is being rolled back", None, Some(with(ChangeStep::Back)), true, "Resume"),
+        ("a kubelet under watch", Some(&one), Some(with(ChangeStep::Watching)), true, "Confirm"),
     ];
     for (sentence, task, state, is_cooled_down, expected) in cases {
         let file = file(OWN_AND_OURS);
@@ -764,7 +764,7 @@ fn removed_entries_are_restored_up_to_the_limit() {
 #[test]
 fn a_foreign_owners_file_gets_no_entries_and_loses_managed_ones() {
     let mut under_way = synced(OWN);
-    under_way.change = Some(with_step(Step::Forward));
+    under_way.change = Some(with_step(ChangeStep::Forward));
     let (one, restore) = (task(1), task(0));
     #[rustfmt::skip]
     let cases = [
@@ -818,11 +818,11 @@ fn an_update_finds_the_nodes_own_file_and_none_changes_it() {
         ("the update wrote the file", Some(synced(OWN)), file(theirs), "Forget"),
         ("or its mode", Some(synced(OWN)), wide, "LeaveAlone"),
         ("or removed it", Some(synced(OWN)), file(""), "Forget"),
-        ("a change whose restart is pending", Some(step(Step::Forward, None)), file(OWN_AND_OURS), &*restored),
-        ("a change that wrote nothing", Some(step(Step::Forward, None)), file(OWN), &*restored),
-        ("a change in the middle of its restart", Some(step(Step::Forward, Some("0"))), file(OWN_AND_OURS), "Resume"),
-        ("the update wrote the file during a change", Some(step(Step::Forward, Some("0"))), file(theirs), "Settle"),
-        ("a change under observation", Some(step(Step::Watching, Some("0"))), file(OWN_AND_OURS), "Settle"),
+        ("a change whose restart is pending", Some(step(ChangeStep::Forward, None)), file(OWN_AND_OURS), &*restored),
+        ("a change that wrote nothing", Some(step(ChangeStep::Forward, None)), file(OWN), &*restored),
+        ("a change in the middle of its restart", Some(step(ChangeStep::Forward, Some("0"))), file(OWN_AND_OURS), "Resume"),
+        ("the update wrote the file during a change", Some(step(ChangeStep::Forward, Some("0"))), file(theirs), "Settle"),
+        ("a change under observation", Some(step(ChangeStep::Watching, Some("0"))), file(OWN_AND_OURS), "Settle"),
     ];
     for (sentence, state, found, expected) in cases {
         for is_watched in [false, true] {
@@ -965,7 +965,7 @@ fn restart_never_prevents_every_restart() {
 fn a_superseded_revision_in_force_is_compared_with_the_journal() {
     let (one, two, synced) = (task(1), task(2), synced(""));
     let mut watched = synced.clone();
-    watched.change = Some(with_step(Step::Watching));
+    watched.change = Some(with_step(ChangeStep::Watching));
     let repaired = format!("{OURS}, restart, drift");
     #[rustfmt::skip]
     let cases = [
@@ -1034,7 +1034,7 @@ fn entries_written_meanwhile_stay_forward_and_back() {
     }
     assert!(
         rebase(
-            &with_step(Step::Forward),
+            &with_step(ChangeStep::Forward),
             &file("{"),
             &JournalState::new(FileSnapshot::Absent, 0)
         )
@@ -1377,7 +1377,7 @@ fn a_newer_rotation_still_restarts_for_settings_written_before() {
                 is_kubelet_checked: true,
                 has_failed: false,
             }),
-            ..with_step(Step::Forward)
+            ..with_step(ChangeStep::Forward)
         });
         let action = decide(&NodeFacts {
             provider: Some(&provider),

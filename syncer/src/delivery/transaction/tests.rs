@@ -162,7 +162,7 @@ fn change(before: &FileSnapshot, number: i64, restart: bool) -> PendingChange {
             generation: 1,
             revision: revision(number),
         },
-        step: Step::Forward,
+        step: ChangeStep::Forward,
         target: image(Some(NEW)),
         target_managed: ManagedEntries::default(),
         restart,
@@ -248,31 +248,31 @@ async fn a_change_interrupted_at_any_step_is_continued() {
     let asked = Some("0".to_owned());
     #[rustfmt::skip]
     let cases = [
-        ("before the file was written", Step::Forward, false, (None, None), false, 1, NEW),
+        ("before the file was written", ChangeStep::Forward, false, (None, None), false, 1, NEW),
         (
             "before the file was written, and another process started the kubelet",
-            Step::Forward,
+            ChangeStep::Forward,
             false,
             (None, None),
             true,
             1,
             NEW,
         ),
-        ("before the restart was requested", Step::Forward, true, (None, None), false, 1, NEW),
-        ("before the restart happened", Step::Forward, true, (asked.clone(), None), false, 1, NEW),
-        ("after the restart: no other one", Step::Forward, true, (asked.clone(), None), true, 0, NEW),
-        ("rolling back, before the file was written", Step::Back, true, (asked.clone(), None), false, 1, OLD),
-        ("rolling back, before the restart was requested", Step::Back, false, (asked.clone(), None), true, 1, OLD),
+        ("before the restart was requested", ChangeStep::Forward, true, (None, None), false, 1, NEW),
+        ("before the restart happened", ChangeStep::Forward, true, (asked.clone(), None), false, 1, NEW),
+        ("after the restart: no other one", ChangeStep::Forward, true, (asked.clone(), None), true, 0, NEW),
+        ("rolling back, before the file was written", ChangeStep::Back, true, (asked.clone(), None), false, 1, OLD),
+        ("rolling back, before the restart was requested", ChangeStep::Back, false, (asked.clone(), None), true, 1, OLD),
         (
             "rolling back, after the restart: no other one",
-            Step::Back,
+            ChangeStep::Back,
             false,
             (asked.clone(), asked.clone()),
             true,
             0,
             OLD,
         ),
-        ("rolling back, and no restart was requested: none is needed", Step::Back, true, (None, None), false, 0, OLD),
+        ("rolling back, and no restart was requested: none is needed", ChangeStep::Back, true, (None, None), false, 0, OLD),
     ];
     for (sentence, step, written, (forward, back), taken_up, restarts, after) in cases {
         let node = Node::with(Some(if written { NEW } else { OLD }));
@@ -354,19 +354,19 @@ async fn without_the_bus_a_change_waits_then_has_one_restart() {
 async fn a_change_whose_restart_is_waived_needs_no_bus() {
     let asked = Some("0".to_owned());
     for (sentence, step, started_from, back_from, after) in [
-        ("not requested yet", Step::Forward, None, None, NEW),
-        ("requested", Step::Forward, asked.clone(), None, NEW),
+        ("not requested yet", ChangeStep::Forward, None, None, NEW),
+        ("requested", ChangeStep::Forward, asked.clone(), None, NEW),
         (
             "under observation",
-            Step::Watching,
+            ChangeStep::Watching,
             asked.clone(),
             None,
             NEW,
         ),
-        ("rolling back", Step::Back, asked.clone(), None, OLD),
+        ("rolling back", ChangeStep::Back, asked.clone(), None, OLD),
         (
             "requested while rolling back",
-            Step::Back,
+            ChangeStep::Back,
             asked.clone(),
             asked.clone(),
             OLD,
@@ -592,15 +592,19 @@ async fn entries_of_a_superseded_change_are_not_foreign() {
 #[tokio::test(start_paused = true)]
 async fn entries_written_meanwhile_survive_change_and_rollback() {
     for (step, content, sentence) in [
-        (Step::Forward, THEIRS, "a write before the change"),
-        (Step::Back, THEIRS, "a write during the rollback"),
-        (Step::Forward, "{", "a write of an invalid credentials file"),
+        (ChangeStep::Forward, THEIRS, "a write before the change"),
+        (ChangeStep::Back, THEIRS, "a write during the rollback"),
+        (
+            ChangeStep::Forward,
+            "{",
+            "a write of an invalid credentials file",
+        ),
     ] {
         let node = Node::with(Some(content));
         let mut state = JournalState::new(image(Some(OLD)), 0);
         state.change = Some(PendingChange {
             step,
-            started_from: (step == Step::Back).then(|| "0".to_owned()),
+            started_from: (step == ChangeStep::Back).then(|| "0".to_owned()),
             ..change(&image(Some(OLD)), 4, true)
         });
         let mut kubelet = Fake::default();
@@ -835,10 +839,10 @@ async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
     for is_out in [false, true] {
         for written in 0..=4 {
             for (step, started_from) in [
-                (Step::Forward, None),
-                (Step::Forward, Some("0".to_owned())),
-                (Step::Back, None),
-                (Step::Back, Some("0".to_owned())),
+                (ChangeStep::Forward, None),
+                (ChangeStep::Forward, Some("0".to_owned())),
+                (ChangeStep::Back, None),
+                (ChangeStep::Back, Some("0".to_owned())),
             ] {
                 let sentence = format!("{is_out} {written} {step:?} {started_from:?}");
                 let node = Node::with_program(true);
@@ -855,7 +859,7 @@ async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
                 }
                 let was_asked = started_from.is_some();
                 (change.step, change.started_from) = (step, started_from);
-                if step == Step::Back {
+                if step == ChangeStep::Back {
                     change.failure = "why".to_owned();
                 }
                 let mut state = JournalState::new(image(Some(OLD)), 0);
@@ -864,7 +868,7 @@ async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
                 node.journal.save(&state).unwrap();
                 let mut state = node.journal.load().unwrap().unwrap();
 
-                let goes_in = is_out == (step == Step::Back);
+                let goes_in = is_out == (step == ChangeStep::Back);
                 let mut kubelet = Fake {
                     // The requested restart happened.
                     serves_since: was_asked,
@@ -881,7 +885,7 @@ async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
                 // The configuration leaves after the restart.
                 let is_all_written = written >= if is_out { 2 } else { 3 };
                 let owed = match step {
-                    Step::Back => was_asked,
+                    ChangeStep::Back => was_asked,
                     _ => !(was_asked && is_all_written),
                 };
                 assert_eq!(kubelet.restarts, usize::from(owed), "{sentence}");

@@ -517,7 +517,7 @@ async fn a_restart_requested_before_is_awaited() {
 
 #[tokio::test]
 async fn the_kubelets_unit_is_found_and_no_control_plane_restarted() {
-    use crate::node::kubelet::{Restartable, Unit};
+    use crate::node::kubelet::{KubeletUnit, Restartable};
     const SERVERS: [&str; 3] = ["k3s.service", "rke2-server.service", "microshift.service"];
     #[rustfmt::skip]
     let cases = [
@@ -543,7 +543,7 @@ async fn the_kubelets_unit_is_found_and_no_control_plane_restarted() {
             }
         });
         let node = node(&fake);
-        let mut unit = Unit::new(Systemd {
+        let mut unit = KubeletUnit::new(Systemd {
             unit: "Auto".to_owned(),
             ..node.systemd.clone()
         });
@@ -565,7 +565,7 @@ async fn the_kubelets_unit_is_found_and_no_control_plane_restarted() {
             (found, _) => panic!("{name}, {state}: {found:?}"),
         }
     }
-    let mut unit = Unit::new(Systemd {
+    let mut unit = KubeletUnit::new(Systemd {
         bus: "/nowhere/bus".into(),
         unit: "Auto".to_owned(),
         socket: "/nowhere/kubelet".into(),
@@ -580,7 +580,7 @@ async fn the_kubelets_unit_is_found_and_no_control_plane_restarted() {
 /// The unit that runs the kubelet may be one that globalps doesn't know.
 #[tokio::test]
 async fn a_unit_that_is_down_is_not_started_beside_a_serving_kubelet() {
-    use crate::node::kubelet::{Restartable, Unit};
+    use crate::node::kubelet::{KubeletUnit, Restartable};
     #[rustfmt::skip]
     let cases = [
         ("a failed leftover", "Auto", "failed", "", None, true, false),
@@ -599,7 +599,7 @@ async fn a_unit_that_is_down_is_not_started_beside_a_serving_kubelet() {
         fake.with(|facts| (facts.active_state, facts.process) = (state, process));
         let node = node(&fake);
         let socket = if serves { "kubelet" } else { "absent" };
-        let mut unit = Unit::new(Systemd {
+        let mut unit = KubeletUnit::new(Systemd {
             unit: unit.to_owned(),
             socket: node.systemd.socket.with_file_name(socket),
             ..node.systemd.clone()
@@ -621,7 +621,7 @@ async fn a_unit_that_is_down_is_not_started_beside_a_serving_kubelet() {
 
 #[tokio::test]
 async fn a_kubelet_in_another_unit_is_found_before_the_next_restart() {
-    use crate::node::kubelet::{Restartable, Unit};
+    use crate::node::kubelet::{KubeletUnit, Restartable};
     const AGENT: &str = "k3s-agent.service";
     let (fake, other) = (Fake::new(Answer::Error), Fake::new(Answer::Error));
     fake.with(|facts| (facts.name, facts.leftover) = (AGENT, Some(other.clone())));
@@ -631,7 +631,7 @@ async fn a_kubelet_in_another_unit_is_found_before_the_next_restart() {
     };
     are("active", "inactive");
     let node = node(&fake);
-    let mut unit = Unit::new(Systemd {
+    let mut unit = KubeletUnit::new(Systemd {
         unit: "Auto".to_owned(),
         ..node.systemd.clone()
     });
@@ -674,7 +674,7 @@ async fn a_kubelet_in_another_unit_is_found_before_the_next_restart() {
 
 #[tokio::test]
 async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
-    use crate::node::kubelet::{Restartable, Unit};
+    use crate::node::kubelet::{KubeletUnit, Restartable};
     const KUBELITE: &str = "snap.microk8s.daemon-kubelite.service";
     let now = uptime().as_secs();
     for (worker, state, is_restarted) in [
@@ -688,7 +688,7 @@ async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
             (facts.name, facts.worker, facts.active_state) = (KUBELITE, worker, state);
         });
         let node = node(&fake);
-        let mut unit = Unit::new(Systemd {
+        let mut unit = KubeletUnit::new(Systemd {
             unit: "Auto".to_owned(),
             ..node.systemd.clone()
         });
@@ -715,7 +715,7 @@ async fn microk8s_is_restarted_after_a_minute_as_a_worker() {
 
 #[tokio::test]
 async fn a_configured_unit_is_restarted_only_if_it_runs_a_kubelet() {
-    use crate::node::kubelet::{Kubelet as _, KubeletError, Unit};
+    use crate::node::kubelet::{Kubelet as _, KubeletError, KubeletUnit};
     for (name, program, process, is_restarted) in [
         ("kubelet.service", "/usr/bin/anything", "anything", true),
         ("own.service", "/opt/bin/kubelet", "", true),
@@ -733,7 +733,7 @@ async fn a_configured_unit_is_restarted_only_if_it_runs_a_kubelet() {
         let fake = Fake::new(Answer::Job("done"));
         fake.with(|facts| (facts.name, facts.program, facts.process) = (name, program, process));
         let node = node(&fake);
-        let mut unit = Unit::new(Systemd {
+        let mut unit = KubeletUnit::new(Systemd {
             unit: name.to_owned(),
             ..node.systemd.clone()
         });
@@ -754,7 +754,7 @@ async fn a_configured_unit_is_restarted_only_if_it_runs_a_kubelet() {
 
 #[tokio::test]
 async fn a_leftover_unit_is_not_restarted_beside_the_kubelets() {
-    use crate::node::kubelet::{KubeletError, Restartable, Unit};
+    use crate::node::kubelet::{KubeletError, KubeletUnit, Restartable};
     const AGENT: &str = "k3s-agent.service";
     #[rustfmt::skip]
     let cases = [
@@ -779,7 +779,7 @@ async fn a_leftover_unit_is_not_restarted_beside_the_kubelets() {
             facts.leftover = Some(leftover);
         });
         let node = node(&fake);
-        let mut unit = Unit::new(Systemd {
+        let mut unit = KubeletUnit::new(Systemd {
             unit: "Auto".to_owned(),
             ..node.systemd.clone()
         });
@@ -822,7 +822,7 @@ async fn an_error_that_systemd_answers_is_not_a_silent_bus() {
 
 #[tokio::test]
 async fn a_unit_whose_processes_are_not_listed_is_restarted() {
-    use crate::node::kubelet::{Kubelet as _, KubeletError, Unit};
+    use crate::node::kubelet::{Kubelet as _, KubeletError, KubeletUnit};
     for (name, program, is_restarted) in [
         (NAME, "/usr/bin/kubelet", true),
         ("own.service", "/opt/bin/kubelet", true),
@@ -834,7 +834,7 @@ async fn a_unit_whose_processes_are_not_listed_is_restarted() {
             facts.processes_error = Some(fdo::Error::IOError);
         });
         let node = node(&fake);
-        let mut unit = Unit::new(Systemd {
+        let mut unit = KubeletUnit::new(Systemd {
             unit: name.to_owned(),
             ..node.systemd.clone()
         });

@@ -311,15 +311,15 @@ fn the_secret_of_another_cluster_stays_until_that_one_is_gone() {
         assert_eq!(act(Desired::Removed), removed, "{case}");
         let has_content = target.unknown_revision(NAMES, &known) != Revision::NONE;
         assert_eq!(has_content, written == "apply 2", "{case}");
-        let facts = Facts {
+        let observed = ObservedState {
             target: Some(target.clone()),
-            ..Facts::default()
+            ..ObservedState::default()
         };
         let criteria = DoneCriteria {
             require_nodes: false,
             is_additional: true,
         };
-        let status = status(&facts, &Desired::Removed, (NAMES, &known), criteria);
+        let status = status(&observed, &Desired::Removed, (NAMES, &known), criteria);
         let is_left = status.phase == ClusterPhase::Removed;
         assert_eq!(is_left, removed == "keep", "{case}");
     }
@@ -584,28 +584,29 @@ fn a_cluster_is_done_when_its_globalps_reports_the_content() {
             "Removed ",
         ),
     ] {
-        let facts = Facts {
+        let observed = ObservedState {
             target,
             report,
-            ..Facts::default()
+            ..ObservedState::default()
         };
-        let status = status(&facts, &desired, (NAMES, &Known::default()), criteria);
+        let status = status(&observed, &desired, (NAMES, &Known::default()), criteria);
         let found = format!("{} {}", status.phase, status.reason);
         assert_eq!(found, expected, "{case}");
         assert!(!status.message.contains('\u{1b}'), "{case}");
     }
-    let mut facts = Facts {
+    let mut observed = ObservedState {
         target: has(),
         report: reported("7", "True", "Synced"),
         blocked: Some((Reason::Conflict, "another owner".to_owned())),
-        ..Facts::default()
+        ..ObservedState::default()
     };
-    let phase = |facts: &Facts| status(facts, &a(), (NAMES, &Known::default()), nodes).phase;
-    assert_eq!(phase(&facts), ClusterPhase::Blocked);
-    facts.unreachable = Some((Reason::Timeout, "no response".to_owned()));
-    assert_eq!(phase(&facts), ClusterPhase::Unreachable);
+    let phase =
+        |observed: &ObservedState| status(observed, &a(), (NAMES, &Known::default()), nodes).phase;
+    assert_eq!(phase(&observed), ClusterPhase::Blocked);
+    observed.unreachable = Some((Reason::Timeout, "no response".to_owned()));
+    assert_eq!(phase(&observed), ClusterPhase::Unreachable);
     assert_eq!(
-        status(&facts, &a(), (NAMES, &Known::default()), nodes)
+        status(&observed, &a(), (NAMES, &Known::default()), nodes)
             .nodes
             .unwrap()
             .synced,
@@ -652,19 +653,19 @@ fn what_the_hub_installed_is_not_starting_once_it_runs() {
         (MemberReport::NoGlobalps, false, false, "Blocked NoGlobalps"),
         (unreadable(), false, false, "Blocked Unreadable"),
     ] {
-        let facts = Facts {
+        let observed = ObservedState {
             target: Some(target(&json!({}))),
             report,
             is_installing,
             lacks_config,
-            ..Facts::default()
+            ..ObservedState::default()
         };
-        let status = status(&facts, &desired, (NAMES, &Known::default()), criteria);
+        let status = status(&observed, &desired, (NAMES, &Known::default()), criteria);
         let found = format!("{} {}", status.phase, status.reason);
-        assert_eq!(found, expected, "{:?}", facts.report);
-        let late = Facts {
+        assert_eq!(found, expected, "{:?}", observed.report);
+        let late = ObservedState {
             is_install_late: true,
-            ..facts
+            ..observed
         };
         let is_failed = super::status(&late, &desired, (NAMES, &Known::default()), criteria).phase
             == ClusterPhase::Failed;

@@ -9,7 +9,7 @@ fn until(second: i64) -> String {
 
 #[test]
 fn a_credential_passes_through_three_stages() {
-    use Stage::{Expired, Soon, WithinAnHour};
+    use ExpiryStage::{Expired, Soon, WithinAnHour};
     // Lifetime, time from the expiry, stage, and time from the expiry until the next change.
     for (lasts, now, stage, next) in [
         (0, -30 * DAY, None, Some(-3 * DAY)),
@@ -31,7 +31,7 @@ fn a_credential_passes_through_three_stages() {
         (300, 0, Some(Expired), None),
     ] {
         let expiries = expiries(&[("r.io", AT, lasts)]);
-        let found: Vec<Stage> = expiries
+        let found: Vec<ExpiryStage> = expiries
             .due(at(AT + now))
             .into_iter()
             .map(|(stage, _)| stage)

@@ -5,7 +5,7 @@ use globalps_core::names::{ABANDON_ANNOTATION, MACHINE_CONFIG_UPDATE, RETRY_ANNO
 use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::super::assignments::{Scope, assignments};
+use super::super::assignments::{Batch, assignments};
 use super::super::input::Snapshot;
 use super::super::state::node_states;
 use super::super::testing::snapshot;
@@ -26,7 +26,7 @@ fn members(
     canary_passed: bool,
     provider_since: i64,
 ) -> Vec<Member> {
-    let target = Target {
+    let target = RolloutTarget {
         ledger: Ledger {
             canary_passed,
             ..Ledger::new(goal)
@@ -496,13 +496,13 @@ fn a_node_is_left_alone_in_its_update_then_gets_what_it_had() {
                 ..Ledger::new(goal)
             };
             let step = step(ledger, &members, &snapshot.config.spec.rollout, false, now);
-            let scope = Scope {
+            let batch = Batch {
                 next: Some(&step.next),
                 restores: false,
                 for_new_nodes: None,
             };
             let states = node_states(&snapshot);
-            let writes = assignments(&states, nodes, &members, scope, now);
+            let writes = assignments(&states, nodes, &members, batch, now);
             let writes = writes.into_iter().filter(|(name, _)| name == "a");
             let writes: Vec<_> = writes.map(|(_, spec)| spec).collect();
             assert_eq!(writes, expected_writes, "{case}");

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use globalps_core::rollout::{Goal, Ledger, Member, UNRESPONSIVE_AFTER};
 
-use super::super::members::{self, Target};
+use super::super::members::{self, RolloutTarget};
 use super::super::plan::tests::line;
 use super::super::state::node_states;
 use super::super::syncers::Down;
@@ -30,7 +30,7 @@ fn cluster(nodes: &str, down: &str, virtual_nodes: &str) -> Snapshot<'static> {
 }
 
 fn members(snapshot: &Snapshot, goal: Goal) -> Vec<Member> {
-    let target = Target {
+    let target = RolloutTarget {
         ledger: Ledger {
             canary_passed: true,
             ..Ledger::new(goal)
