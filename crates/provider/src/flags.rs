@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-use super::environment_file::{VariableAssignment, Word, assignments, meaning};
+use super::environment_file::{VariableAssignment, Word, assignments};
 
 /// Variable in the file that kubeadm's unit passes to the kubelet.
 pub const FLAGS_VARIABLE: &str = "KUBELET_KUBEADM_ARGS";
@@ -125,7 +125,6 @@ pub fn add_flags(file: &[u8], config: &str, bin_dir: &str) -> Result<Vec<u8>, Fl
     }
     let file = remove_flags(file, config, bin_dir);
     let assignment = effective(&file).ok_or(FlagsError::NoVariable)?;
-    let before = meaning(&file);
     // A word at the end may take the next one as its value, or end the flags: then they come first.
     let edited = [false, true].into_iter().find_map(|is_first| {
         let (edited, place) = assignment.with_words(&file, &flags(config, bin_dir), is_first);
@@ -133,8 +132,8 @@ pub fn add_flags(file: &[u8], config: &str, bin_dir: &str) -> Result<Vec<u8>, Fl
         let is_taken = place
             .checked_sub(1)
             .is_some_and(|at| may_take_next(&words[at]));
-        let is_same = meaning(&remove_flags(&edited, config, bin_dir)) == before;
-        (!is_taken && is_same && has_both(&edited, config, bin_dir)).then_some(edited)
+        let is_restored = remove_flags(&edited, config, bin_dir) == file;
+        (!is_taken && is_restored && has_both(&edited, config, bin_dir)).then_some(edited)
     });
     edited.ok_or(FlagsError::NoVariable)
 }

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::RngSeed;
 
+use super::super::environment_file::meaning;
 use super::*;
 
 const CONFIG: &str = "/var/lib/kubelet/.globalps/provider.yaml";
@@ -34,6 +35,16 @@ fn adding_and_removing_the_flags_restores_every_byte() {
 }
 
 /// Files as kubeadm, people and configuration management write them: ours are there, in any place and form.
+/// Found by the properties below. A line that ends with a backslash continues in the next one, and here there is none.
+#[test]
+fn nothing_of_a_value_that_is_only_a_backslash_is_lost() {
+    let before = b"KUBELET_KUBEADM_ARGS= \\".as_slice();
+    match add_flags(before, CONFIG, BIN_DIR) {
+        Ok(with) => assert_eq!(remove_flags(&with, CONFIG, BIN_DIR), before),
+        Err(error) => assert!(matches!(error, FlagsError::NoVariable), "{error:?}"),
+    }
+}
+
 #[test]
 fn both_flags_in_any_place_are_no_drift_and_leave_cleanly() {
     let (config, bin_dir) = (
