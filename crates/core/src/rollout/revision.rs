@@ -163,6 +163,7 @@ mod tests {
                 "\"99999999999999999999-00000000000000ab\"",
                 Revision::default(),
             ),
+            ("\"0-00000000000000ab\"", Revision::default()),
             ("-5", Revision::default()),
             ("\"\"", Revision::default()),
         ] {
@@ -170,6 +171,7 @@ mod tests {
             assert_eq!(found, expected, "{text}");
             assert_eq!(found.is_identified(), expected.id == id, "{text}");
         }
+        assert!(!Revision::new(0, id).is_identified());
         let one = Revision::new(5, id);
         assert_eq!(serde_json::json!(one), "5-00000000000000ab");
         assert_eq!(serde_json::json!(one.unidentified()), "5");

@@ -528,3 +528,46 @@ fn two_hundred_members_take_this_many_batches() {
         assert_eq!(batches, expected, "{limit} {in_place}");
     }
 }
+
+#[test]
+fn a_member_waits_in_place_while_it_may_get_its_goal_so() {
+    let goal = revision(5);
+    for (text, expected) in [
+        ("=a:4.", true),
+        ("=a", true),
+        ("=a:5.", false),
+        ("=a:5+", false),
+        ("a:4.", false),
+        ("a", false),
+    ] {
+        let found = members(goal, text).iter().any(Member::waits_in_place);
+        assert_eq!(found, expected, "{text}");
+    }
+}
+
+#[test]
+fn a_member_that_failed_one_revision_is_known_by_it_until_it_reports_another() {
+    let of = |number| Revision::new(number, RevisionId::from_random(7));
+    let at = |number, progress| Some((Goal::Revision(of(number)), progress));
+    for (before, assigned, is_synced, expected) in [
+        (Revision::NONE, at(5, Progress::Failed), false, of(5)),
+        (of(4), at(5, Progress::Failed), false, of(4)),
+        (of(4), at(5, Progress::Done), false, of(4)),
+        (of(4), at(5, Progress::Done), true, Revision::NONE),
+        (of(4), at(5, Progress::InFlight), false, of(4)),
+        (of(4), None, true, of(4)),
+        (of(4), Some((Goal::Restore, Progress::Done)), true, of(4)),
+    ] {
+        let found = failed_revision(before, assigned, is_synced);
+        assert_eq!(found, expected, "{before:?} {assigned:?} {is_synced}");
+    }
+    for (failed, goal, expected) in [
+        (of(4), Goal::Revision(of(5)), true),
+        (of(4), Goal::Restore, true),
+        (of(5), Goal::Revision(of(5)), false),
+        (Revision::NONE, Goal::Revision(of(5)), false),
+    ] {
+        let found = has_failed_another(failed, goal);
+        assert_eq!(found, expected, "{failed:?} {goal:?}");
+    }
+}
