@@ -16,8 +16,6 @@ pub(crate) struct NodeCounts {
     pub(crate) failed: Vec<String>,
     /// An error of their own keeps them from changing, or their assignment can't be written.
     pub(super) blocked: Vec<String>,
-    /// Another program updates them. They count as progressing, and nobody waits for them.
-    pub(super) aside: Vec<String>,
     /// Number of failed nodes that count towards `maxFailures`.
     pub(super) halting: usize,
     pub(super) unreachable: Vec<String>,
@@ -28,20 +26,11 @@ pub(crate) struct NodeCounts {
     halting_restores: usize,
 }
 
-impl NodeCounts {
-    /// Whether a node waits for its goal, or is on the way to it.
-    pub(super) fn is_open(&self) -> bool {
-        let on_the_way = self.status.progressing as usize - self.aside.len();
-        self.waiting > 0 || on_the_way > 0
-    }
-}
-
 pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
     let mut counts = NodeCounts {
         status: Counts::default(),
         failed: Vec::new(),
         blocked: Vec::new(),
-        aside: Vec::new(),
         halting: 0,
         unreachable: Vec::new(),
         waiting: 0,
@@ -63,9 +52,6 @@ pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
             counts.status.failed += 1;
             counts.halting += usize::from(member.has_failed());
             counts.failed.push(member.name.clone());
-        } else if member.at_goal() == Some(Progress::Aside) {
-            counts.status.progressing += 1;
-            counts.aside.push(member.name.clone());
         } else if member.is_blocked() {
             counts.status.failed += 1;
             counts.blocked.push(member.name.clone());
@@ -210,7 +196,6 @@ mod tests {
             member("synced-but-away", false, Some((GOAL, Progress::Done))),
             member("failed", true, Some((GOAL, Progress::Failed))),
             member("full-disk", true, Some((GOAL, Progress::Blocked))),
-            member("updated", true, Some((GOAL, Progress::Aside))),
             refused,
             member("in-flight", true, Some((GOAL, Progress::InFlight))),
             member("in-flight-before", true, Some((older, Progress::InFlight))),
@@ -222,16 +207,15 @@ mod tests {
         assert_eq!(
             counts.status,
             Counts {
-                total: 16,
+                total: 15,
                 synced: 2,
-                progressing: 4,
+                progressing: 3,
                 failed: 4,
                 unreachable: 3,
                 unsupported: 0,
             }
         );
         assert_eq!(counts.waiting, 3);
-        assert_eq!(counts.aside, ["updated"]);
         assert_eq!(counts.failed, ["foreign", "failed"]);
         assert_eq!(counts.blocked, ["full-disk", "refused"]);
         assert_eq!(counts.halting, 1, "only a failure of the change halts");

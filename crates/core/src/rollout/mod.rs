@@ -55,8 +55,6 @@ pub enum Progress {
     Failed,
     /// An error of its own blocks the change: a full disk, an unresponsive system bus. It counts towards no limit.
     Blocked,
-    /// Another program changes it and reports the end, after which it gets its goal. It counts towards no limit, and is no error.
-    Aside,
     /// Its object was deleted, so its last assignment is not known. It may be in the middle of a change and counts as
     /// unavailable, but gets no assignment until it has reported.
     Unknown,
@@ -219,10 +217,10 @@ impl Member {
         self.at_goal() == Some(Progress::Failed) && !is_retried && !self.has_failed_before
     }
 
-    /// An error of its own blocks it or another program changes it, or it failed before, too.
+    /// An error of its own blocks it, or it failed before, too.
     pub fn is_blocked(&self) -> bool {
         match self.at_goal() {
-            Some(Progress::Blocked | Progress::Aside) => true,
+            Some(Progress::Blocked) => true,
             Some(Progress::Failed) => self.has_failed_before,
             _ => false,
         }

@@ -114,7 +114,7 @@ fn member(state: &NodeState, goal: Goal, soaks: bool) -> Member {
             Some((goal, Progress::Foreign))
         } else if node.is_updating() && !restores || has_new_owner {
             // It is left alone until the end of the update, or this plan writes its object.
-            Some((goal, Progress::Aside))
+            Some((goal, Progress::Blocked))
         } else if state.object.is_none() && restores {
             // What is on it is unknown.
             let unknown = (Goal::Revision(Revision::NONE), Progress::Blocked);
