@@ -34,7 +34,6 @@ fn adding_and_removing_the_flags_restores_every_byte() {
     }
 }
 
-/// Files as kubeadm, people and configuration management write them: ours are there, in any place and form.
 /// Found by the properties below. A line that ends with a backslash continues in the next one, and here there is none.
 #[test]
 fn nothing_of_a_value_that_is_only_a_backslash_is_lost() {
@@ -45,6 +44,7 @@ fn nothing_of_a_value_that_is_only_a_backslash_is_lost() {
     }
 }
 
+/// Files as kubeadm, people and configuration management write them: ours are there, in any place and form.
 #[test]
 fn both_flags_in_any_place_are_no_drift_and_leave_cleanly() {
     let (config, bin_dir) = (
