@@ -56,9 +56,9 @@ fn main() -> ExitCode {
     let cli = match Cli::of(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
-            match error.to_string().strip_prefix("error: ") {
-                Some(text) => Printer::new(Color::Auto, 0).error(text.trim_end()),
-                // clap reports help and version as errors too. A closed stdout is not an error.
+            match cli::message(&error) {
+                Some(text) => Printer::new(Color::Auto, 0).error(&text),
+                // A closed stdout is not an error.
                 None => drop(error.print()),
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(Exit::Failed as u8));

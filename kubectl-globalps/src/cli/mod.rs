@@ -47,6 +47,7 @@ pub(crate) use output::{Form, Formats};
 pub(crate) use remove::Remove;
 pub(crate) use rollout::{History, Pause, Resume, Retry, Undo};
 pub(crate) use status::Status;
+pub(crate) use usage::message;
 pub(crate) use values::{
     CatalogSecret, ControlPlane, KubeletFile, KubeletUnit, Limit, Named, Original, Provider,
     SecretName, Span,

@@ -1,8 +1,9 @@
 //! Errors of the command line are clap's, without what can be a password, and with what users of other programs mean. Pure.
 
-use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Error};
 
+use super::Cli;
 use crate::error::without_user;
 
 /// Stands for a value that can be a password.
@@ -22,7 +23,9 @@ pub(super) fn readable(mut error: Error) -> Error {
                     let tips = ContextValue::StyledStrs(vec![tip.into()]);
                     error.insert(ContextKind::Suggested, tips);
                 }
-            } else if let Some(flag) = meant(&PULL_SECRETS, &arg) {
+            } else if text(&error, ContextKind::Usage).contains(" install ")
+                && let Some(flag) = meant(&PULL_SECRETS, &arg)
+            {
                 set(&mut error, ContextKind::SuggestedArg, flag);
             }
         }
@@ -33,13 +36,33 @@ pub(super) fn readable(mut error: Error) -> Error {
         }
         ErrorKind::InvalidSubcommand => {
             let written = text(&error, ContextKind::InvalidSubcommand);
-            if let Some(command) = meant(&COMMANDS, &written) {
+            if let Some(command) = meant(&COMMANDS, &written)
+                && has_command(&text(&error, ContextKind::Usage), command)
+            {
                 set(&mut error, ContextKind::SuggestedSubcommand, command);
             }
         }
         _ => {}
     }
     error
+}
+
+/// Whether the command with this usage has that subcommand.
+fn has_command(usage: &str, name: &str) -> bool {
+    let cli = Cli::command();
+    let of = if usage.contains(" fleet ") {
+        cli.find_subcommand("fleet")
+    } else {
+        Some(&cli)
+    };
+    of.is_some_and(|of| of.find_subcommand(name).is_some())
+}
+
+/// The text of an error; `None` for what clap reports as an error, but is none: help and version.
+pub(crate) fn message(error: &Error) -> Option<String> {
+    let text = error.to_string();
+    text.strip_prefix("error: ")
+        .map(|text| text.trim_end().to_owned())
 }
 
 /// Empty if the error has no such text.

@@ -7,8 +7,8 @@ use hyper_util::client::proxy::matcher::Matcher;
 
 use crate::error::{Failure, Result};
 
-/// Hosts that are always reached directly.
-const HERE: &str = "localhost,127.0.0.0/8,::1";
+/// Addresses that are always reached directly.
+const HERE: &str = "127.0.0.0/8,::1";
 
 const EVERYTHING: &str = "*,0.0.0.0/0,::/0";
 
@@ -74,24 +74,31 @@ fn address(proxy: &str) -> Option<Uri> {
 /// `.example.com` cover `example.com` but `*` no IP address, and uses the proxy for this machine too.
 fn is_direct(server: &Uri, none: &str) -> bool {
     let host = server.host().unwrap_or_default();
+    // The matcher would take `localhost` for all its subdomains, too.
+    if host.eq_ignore_ascii_case("localhost") {
+        return true;
+    }
     let port = server.port_u16().unwrap_or(match server.scheme_str() {
         Some("http") => 80,
         _ => 443,
     });
     let entry = |entry: &str| {
         // A network, and an IPv6 address without brackets, has no port.
-        let (name, of_port) = match entry.parse::<Authority>() {
-            Ok(parts) => (parts.host().to_owned(), parts.port_u16()),
-            Err(_) => (entry.to_owned(), None),
-        };
+        let parts = entry.parse::<Authority>().ok();
+        let name = parts.as_ref().map_or(entry, Authority::host);
+        let of_port = entry
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix(':'));
+        let of_port = of_port.filter(|port| !port.is_empty());
         let name = match name.trim_matches(['[', ']']) {
+            "*" if of_port.is_some() => return None,
             "*" => EVERYTHING,
             name if name.starts_with("*.") => &name[1..],
             name => name,
         };
         let below = name.strip_prefix('.');
         let is_it = below.is_none_or(|name| !name.eq_ignore_ascii_case(host));
-        (is_it && of_port.is_none_or(|it| it == port)).then(|| name.to_owned())
+        (is_it && of_port.is_none_or(|it| it.parse() == Ok(port))).then(|| name.to_owned())
     };
     let entries = none.split(',').filter_map(|text| entry(text.trim()));
     let entries: Vec<String> = entries.chain([HERE.to_owned()]).collect();
@@ -120,6 +127,10 @@ mod tests {
             (API, "example.com:6443", false),
             (API, "example.com:443", true),
             (API, ":6443", true),
+            (API, "example.com:", false),
+            (API, "example.com:https", true),
+            (API, "*:6443", true),
+            ("https://a.localhost:6443", "", true),
             (API, ".", true),
             ("https://example.com", ".example.com", true),
             ("https://example.com", "example.com:443", false),

@@ -12,7 +12,7 @@ use crate::diagnose::evidence::keyrings::shadowed;
 use crate::diagnose::pull::{Answer, Asked, Keyring};
 use crate::diagnose::tried::Origin;
 use crate::error::{Exit, Failure, Result};
-use crate::target::pull_secret::{self};
+use crate::target::pull_secret;
 use crate::terminal::printer::Printer;
 
 pub(super) async fn run(args: &Explain, flags: &Connection, printer: &Printer) -> Result<Exit> {

@@ -24,7 +24,8 @@ use crate::error::guide;
 
 pub(crate) use credentials::{credentials, outdated};
 pub(crate) use namespaces::{
-    Delivering, EarlyPod, RESTORE_DELIVERY, RoleSeen, early_pod, namespaces,
+    Delivering, EarlyPod, RoleSeen, WITHOUT_POLICIES, early_pod, install_delivery, names_account,
+    namespaces, restore_delivery,
 };
 pub(crate) use nodes::{Owners, of_nodes};
 pub(crate) use operators::operators;

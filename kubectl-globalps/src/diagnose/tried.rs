@@ -36,7 +36,7 @@ impl Origin {
 
 /// The Secret of the pod's namespace has a credential for the image, but the pod doesn't refer to the Secret.
 pub(crate) struct NoReference {
-    /// `NAMESPACE/NAME`.
+    pub namespace: String,
     pub secret: String,
     pub obstacle: Option<Obstacle>,
 }

@@ -1,3 +1,4 @@
+use super::message;
 use crate::cli::Cli;
 use std::ffi::OsString;
 
@@ -104,5 +105,34 @@ fn a_name_of_another_program_suggests_the_one_that_is_meant() {
     ] {
         let found = explained(line);
         assert!(found.contains(expected), "{line}: {found}");
+    }
+}
+
+#[test]
+fn a_flag_or_command_is_only_suggested_where_it_exists() {
+    for (line, wrong) in [
+        ("add --namespaces", "--deliver-to-namespaces"),
+        ("fleet logs", "bundle"),
+    ] {
+        let found = explained(line);
+        assert!(!found.contains(wrong), "{line}: {found}");
+    }
+}
+
+#[test]
+fn help_is_no_error() {
+    for (line, is_error) in [
+        ("--help", false),
+        ("status --help", false),
+        ("help", false),
+        ("help status", false),
+        ("--version", false),
+        ("", false),
+        ("staus", true),
+        ("status --staus", true),
+    ] {
+        let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
+        let error = Cli::of(words.map(Into::into)).err().expect(line);
+        assert_eq!(message(&error).is_some(), is_error, "{line}");
     }
 }

@@ -8,12 +8,12 @@ use kube::api::ListParams;
 use crate::cli::{Connection, Named, Why};
 use crate::cluster::{Cluster, node_secrets, of_credentials};
 use crate::credentials::live_check::trust;
-use crate::diagnose::evidence::image::PullerSeen;
+use crate::diagnose::evidence::image::{PullerSeen, Shared};
 use crate::diagnose::evidence::pod::{Looked, findings, look};
 use crate::diagnose::evidence::pods::kinds;
-use crate::diagnose::evidence::shared::shared;
 use crate::diagnose::why::{CommandTarget, Groups, Lag, PodSeen};
 use crate::error::{Exit, Failure, Result, allowed};
+use crate::target::pull_secret::installed_configuration;
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 
 /// Maximum number of groups of similar pods whose credentials are listed; others are judged by the kubelet's message.
@@ -37,7 +37,9 @@ pub(crate) async fn run(args: &Why, flags: &Connection, printer: &Printer) -> Re
         }
         asked => asked,
     };
-    let mut shared = shared(cluster).await?;
+    // Pods have their own Secrets even without globalps.
+    let gps = installed_configuration(cluster).await?;
+    let mut shared = Shared::of(cluster, gps).await?;
     if shared.gps.is_some() {
         let nodes = node_secrets(cluster).await?;
         let nodes = nodes

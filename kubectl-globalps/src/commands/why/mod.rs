@@ -8,12 +8,13 @@ use kube::Api;
 use crate::cli::{Asking, Connection, Named, PodName, Why};
 use crate::cluster::{Cluster, of_credentials};
 use crate::credentials::live_check::trust;
-use crate::diagnose::evidence::image::{PullerSeen, there};
+use crate::diagnose::evidence::facts::{account, events};
+use crate::diagnose::evidence::image::{PullerSeen, Shared, there};
 use crate::diagnose::evidence::pod::{Looked, findings, look, name_account};
-use crate::diagnose::evidence::shared::{account, events, shared};
 use crate::diagnose::why::{CommandTarget, PodAnswer, PodSeen, failing, not_an_image};
 use crate::error::{Exit, Result};
 use crate::registry::Trust;
+use crate::target::pull_secret::installed_configuration;
 use crate::terminal::printer::{Printer, Stream, terminal_width};
 
 pub(crate) async fn run(
@@ -77,7 +78,9 @@ async fn explained(
         answer.cause = not_an_image(&pod, &events).map(|cause| cause.at(&place));
         return Ok(answer);
     }
-    let shared = shared(cluster).await?;
+    // Pods have their own Secrets even without globalps.
+    let gps = installed_configuration(cluster).await?;
+    let shared = Shared::of(cluster, gps).await?;
     let account = account(cluster, &seen).await?;
     let of = PullerSeen::Pod(named.clone(), Box::new(pod));
     let mut looked = Vec::new();

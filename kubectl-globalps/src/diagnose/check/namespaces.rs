@@ -2,18 +2,36 @@
 
 use std::collections::BTreeSet;
 
-use globalps_core::api::{Attach, GlobalPullSecret};
+use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
 use globalps_core::names;
+use globalps_provider::Pattern;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 
 use super::{Check, Sight, well};
-use crate::diagnose::why::{Failing, PodSeen, failing};
+use crate::diagnose::why::{PodSeen, failing};
 use crate::terminal::{few, number};
 
 const NAMESPACES: &str = "namespaces";
-pub(crate) const RESTORE_DELIVERY: &str =
-    "`kubectl globalps install --deliver-to-namespaces` restores it";
+/// The command that installs what delivery to namespaces needs, with this Secret's name.
+pub(crate) fn install_delivery(secret_name: &str) -> String {
+    let command = "kubectl globalps install --deliver-to-namespaces";
+    if secret_name == ImagePullSecrets::default().secret_name {
+        command.to_owned()
+    } else {
+        format!("{command}={secret_name}")
+    }
+}
+
+/// That command as a hint.
+pub(crate) fn restore_delivery(secret_name: &str) -> String {
+    format!(
+        "`{}` restores it{WITHOUT_POLICIES}",
+        install_delivery(secret_name)
+    )
+}
+
+pub(crate) const WITHOUT_POLICIES: &str = "; where the API server does not serve MutatingAdmissionPolicy v1, add `--attach service-accounts`";
 /// Maximum number of names in a message, and of commands in a hint.
 const MOST: usize = 5;
 const BY_HAND: &str = "no controller is known to recreate them, or their Job would count them as failed: create them again as they were created";
@@ -66,14 +84,29 @@ pub(crate) struct EarlyPod {
     pub restart: Option<String>,
 }
 
-/// `None` if the pod has the reference, lacks no credential, or can't get the reference.
-pub(crate) fn early_pod(pod: &Pod, secret_name: &str) -> Option<EarlyPod> {
+/// Whether the references of this service account are those of globalps, if it attaches Secrets to service accounts.
+pub(crate) fn names_account(settings: &ImagePullSecrets, account: &str) -> bool {
+    let mut accounts = settings.service_accounts.iter().cloned();
+    accounts.any(|text| Pattern::try_from(text).is_ok_and(|it| it.matches(account)))
+}
+
+/// `None` if the pod has the reference, lacks no credential, or can't get the reference. `attach`: what the controller does.
+/// `has`: whether the Secret of a namespace has a credential for an image.
+pub(crate) fn early_pod(
+    pod: &Pod,
+    settings: &ImagePullSecrets,
+    attach: Attach,
+    mut has: impl FnMut(&str, &str) -> bool,
+) -> Option<EarlyPod> {
     let mut references = pod.spec.as_ref()?.image_pull_secrets.iter().flatten();
     let (found, seen) = (failing(pod, &[]), PodSeen::of(pod));
-    if references.any(|reference| reference.name == secret_name)
+    if references.any(|reference| reference.name == settings.secret_name)
         || seen.is_static
         || pod.metadata.deletion_timestamp.is_some()
-        || !found.iter().any(Failing::may_lack_credentials)
+        || attach == Attach::ServiceAccounts && !names_account(settings, &seen.service_account)
+        || !found
+            .iter()
+            .any(|it| it.may_lack_credentials() && has(&seen.namespace, &it.image))
     {
         return None;
     }
@@ -96,7 +129,7 @@ pub(crate) fn namespaces(gps: &GlobalPullSecret, seen: &Delivering) -> Vec<Check
     let by_accounts = settings.attach == Some(Attach::ServiceAccounts)
         || status.is_some_and(|status| status.attach == Attach::ServiceAccounts.as_str());
     let mut checks = vec![permission(&seen.role, name, by_accounts)];
-    checks.extend(policy(&seen.policy, settings.attach));
+    checks.extend(policy(&seen.policy, settings.attach, name));
     checks.push(foreign(&seen.foreign, name));
     let lacks_policy = seen.policy == Sight::Absent && settings.attach == Some(Attach::Admission);
     checks.push(early(&seen.early, name, lacks_policy));
@@ -123,14 +156,14 @@ fn permission(role: &Sight<RoleSeen>, name: &str, by_accounts: bool) -> Check {
         Sight::Absent => permission(format!(
             "the controller may not write in namespaces: ClusterRole `{role_name}` or its binding does not exist"
         ))
-        .fail(RESTORE_DELIVERY),
+        .fail(restore_delivery(name)),
         Sight::Hidden => permission("the controller's permission in namespaces can't be seen".to_owned())
             .warn("ask a user who may read ClusterRoles"),
     }
 }
 
 /// `attach`: from the spec. No policy is needed if the controller changes service accounts.
-fn policy(policy: &Sight<()>, attach: Option<Attach>) -> Option<Check> {
+fn policy(policy: &Sight<()>, attach: Option<Attach>, secret_name: &str) -> Option<Check> {
     if attach == Some(Attach::ServiceAccounts) {
         return None;
     }
@@ -141,9 +174,7 @@ fn policy(policy: &Sight<()>, attach: Option<Attach>) -> Option<Check> {
         (Sight::Absent, Some(_)) => check(&format!(
             "new pods get no reference to their pull secret: MutatingAdmissionPolicy `{name}` or its binding does not exist"
         ))
-        .fail(
-            "`kubectl globalps install --deliver-to-namespaces` restores it; where the API server does not serve MutatingAdmissionPolicy v1, add `--attach service-accounts`",
-        ),
+        .fail(restore_delivery(secret_name)),
         (Sight::Absent, None) => check(&format!(
             "the controller changes service accounts instead: MutatingAdmissionPolicy `{name}` or its binding does not exist"
         ))

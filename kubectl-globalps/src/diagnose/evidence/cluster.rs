@@ -118,10 +118,7 @@ pub(crate) async fn look(
     Ok(checks)
 }
 
-pub(crate) async fn may(
-    cluster: &Cluster<'_>,
-    permission: Permission,
-) -> Result<(Permission, bool)> {
+async fn may(cluster: &Cluster<'_>, permission: Permission) -> Result<(Permission, bool)> {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let namespace = match permission.place {
         PermissionScope::Secrets => cluster.namespace.as_str(),
@@ -156,7 +153,7 @@ pub(crate) async fn may(
 }
 
 /// `None` also if this user may not read the Secrets, which the finding about the permission reports.
-pub(crate) async fn restarts(
+async fn restarts(
     cluster: &Cluster<'_>,
     gps: &GlobalPullSecret,
     now: Timestamp,
@@ -180,7 +177,7 @@ pub(crate) async fn restarts(
 }
 
 /// The `ClusterRole` of this name, and its binding of the same name.
-pub(crate) async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>> {
+async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>> {
     let roles: Api<ClusterRole> = Api::all(cluster.client.clone());
     let bindings: Api<ClusterRoleBinding> = Api::all(cluster.client.clone());
     let (role, binding) = tokio::join!(
@@ -191,7 +188,7 @@ pub(crate) async fn bound(cluster: &Cluster<'_>, name: &str) -> Result<Sight<()>
 }
 
 /// Empty if this user may not list the Nodes.
-pub(crate) async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta<Node>>> {
+async fn nodes(cluster: &Cluster<'_>) -> Result<Vec<PartialObjectMeta<Node>>> {
     let api = Api::<Node>::all(cluster.client.clone());
     let answer = all_metadata(cluster, &api, ListParams::default(), "list the Nodes").await;
     Ok(allowed(answer)?.unwrap_or_default())

@@ -1,31 +1,23 @@
-//! `explain`, if namespaces get pull secrets: which of a pod's credentials come from the Secret of its namespace.
+//! Which of a pod's credentials come from the Secret of its namespace, if namespaces get pull secrets.
 
 use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
 use globalps_core::names;
 use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_excluded, parts_of};
 use globalps_dockerconfig::{DockerConfig, attempts};
 use globalps_provider::{Content, Delivery, Pattern};
-use k8s_openapi::api::core::v1::{LocalObjectReference, Namespace, Pod, Secret};
+use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, Secret};
 use kube::Api;
 
 use super::keyrings::secrets;
 use crate::cluster::Cluster;
 use crate::cluster::namespaces::{NamespaceSeen, is_ours};
-use crate::diagnose::check::RESTORE_DELIVERY;
+use crate::diagnose::check::{names_account, restore_delivery};
 use crate::diagnose::owner::kept;
 use crate::diagnose::pull::{Asked, Keyring, OfNamespace, Puller};
 use crate::diagnose::tried::{NoReference, Obstacle, Origin};
 use crate::error::{Result, allowed};
 use crate::secret::additional::data_of;
 use crate::target::pull_secret::content_of;
-
-/// Empty if this user may not read it: then the namespace's name decides whether it is selected.
-pub(crate) async fn namespace(cluster: &Cluster<'_>, name: &str) -> Result<NamespaceSeen> {
-    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
-    let found = cluster.call("get the Namespace", namespaces.get_metadata_opt(name));
-    let found = allowed(found.await)?.flatten();
-    Ok(found.as_ref().map(NamespaceSeen::of).unwrap_or_default())
-}
 
 /// Delivery to a namespace.
 pub(crate) struct Delivered {
@@ -164,11 +156,12 @@ impl Delivered {
         };
         let how = match pod {
             None => String::new(),
+            Some(Existing { name, kept: None }) => {
+                format!(": `kubectl -n {namespace} delete pod {name}`, or restart what owns it")
+            }
             Some(Existing {
-                name,
-                is_recreated: true,
-            }) => format!(": `kubectl -n {namespace} delete pod {name}`, or restart what owns it"),
-            Some(_) => ", but no controller does that".to_owned(),
+                kept: Some(why), ..
+            }) => format!(", but there is no command for such pods: {why}"),
         };
         let recreate = |since: &str| {
             format!(
@@ -184,7 +177,8 @@ impl Delivered {
                 };
                 let policy = names::IMAGE_PULL_SECRETS;
                 format!(
-                    "new pods get no reference to Secret {title}: MutatingAdmissionPolicy `{policy}` or its binding does not exist; {RESTORE_DELIVERY}{then}"
+                    "new pods get no reference to Secret {title}: MutatingAdmissionPolicy `{policy}` or its binding does not exist; {}{then}",
+                    restore_delivery(self.secret_name())
                 )
             }
             (Some(Obstacle::ServiceAccount), ..) => format!(
@@ -202,13 +196,11 @@ impl Delivered {
 
     /// Why a new pod with this service account would have no reference to the Secret.
     fn obstacle(&self, account: &str) -> Option<Obstacle> {
-        let is_named = || {
-            let mut accounts = self.settings.service_accounts.iter().cloned();
-            accounts.any(|text| Pattern::try_from(text).is_ok_and(|it| it.matches(account)))
-        };
         match self.attach {
             Attach::Admission if self.lacks_policy => Some(Obstacle::Policy),
-            Attach::ServiceAccounts if !is_named() => Some(Obstacle::ServiceAccount),
+            Attach::ServiceAccounts if !names_account(&self.settings, account) => {
+                Some(Obstacle::ServiceAccount)
+            }
             Attach::Admission | Attach::ServiceAccounts => None,
         }
     }
@@ -221,7 +213,8 @@ impl Delivered {
         let config = config_of(content, &parts_of(content, &self.namespace));
         let has_some = attempts(&[&config], image).is_ok_and(|found| !found.is_empty());
         (self.has_content() && has_some).then(|| NoReference {
-            secret: self.title(),
+            namespace: self.namespace.clone(),
+            secret: self.settings.secret_name.clone(),
             obstacle: self.obstacle(&identity.service_account),
         })
     }
@@ -239,15 +232,15 @@ pub(crate) struct OfPod<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct Existing<'a> {
     pub name: &'a str,
-    /// A controller recreates it if it is deleted.
-    pub is_recreated: bool,
+    /// See [`kept`].
+    pub kept: Option<&'static str>,
 }
 
 impl<'a> Existing<'a> {
     pub(crate) fn of(name: &'a str, pod: &Pod) -> Self {
         Self {
             name,
-            is_recreated: kept(pod).is_none(),
+            kept: kept(pod),
         }
     }
 }
@@ -308,7 +301,7 @@ pub(crate) fn needs_policy(gps: &GlobalPullSecret) -> bool {
 }
 
 /// According to the controller's report or, without one, to the spec.
-fn attach_of(gps: &GlobalPullSecret) -> Attach {
+pub(crate) fn attach_of(gps: &GlobalPullSecret) -> Attach {
     let status = gps.status.as_ref();
     let reported = status.and_then(|status| status.image_pull_secrets.as_ref());
     match reported.map(|reported| reported.attach.as_str()) {
@@ -476,12 +469,12 @@ mod tests {
             ),
         ];
         for (delivered, puller, is_referenced, pod, expected) in cases {
-            let existing = |is_recreated| pod.map(|name| Existing { name, is_recreated });
-            let note = delivered.note(&puller, is_referenced, existing(true));
+            let existing = |kept| pod.map(|name| Existing { name, kept });
+            let note = delivered.note(&puller, is_referenced, existing(None));
             let note = note.unwrap_or_default();
             assert_eq!(note.is_empty(), expected.is_empty(), "{note}");
             assert!(note.contains(expected), "{note}: {expected}");
-            let note = delivered.note(&puller, is_referenced, existing(false));
+            let note = delivered.note(&puller, is_referenced, existing(Some("why")));
             let note = note.unwrap_or_default();
             assert!(!note.contains("delete pod"), "nobody recreates it: {note}");
         }
@@ -492,7 +485,7 @@ mod tests {
         assert!(!without_policy.is_added_to_new_pods());
         let existing = Existing {
             name: "p",
-            is_recreated: true,
+            kept: None,
         };
         for (pod, expected) in [(None, false), (Some(existing), true)] {
             let note = without_policy.note(&of("x"), false, pod);

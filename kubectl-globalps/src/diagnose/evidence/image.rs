@@ -1,8 +1,9 @@
 //! Everything that is known about a pull of an image.
 
 use crate::cli::Named;
+use crate::cluster::namespaces::NamespaceSeen;
 use crate::cluster::{Cluster, Sight, node_secrets};
-use crate::diagnose::evidence::delivered::{Delivered, Existing, OfPod, namespace, needs_policy};
+use crate::diagnose::evidence::delivered::{Delivered, Existing, OfPod, needs_policy};
 use crate::diagnose::evidence::namespaces::admission_policy;
 use crate::diagnose::pull::{Asked, Keyring, Provided, Puller};
 use crate::diagnose::tried::Origin;
@@ -16,8 +17,10 @@ use globalps_core::api::{
 use globalps_core::decode::Item;
 use globalps_core::names;
 use globalps_provider::{Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version};
-use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Pod, Secret, ServiceAccount};
+use kube::Api;
 use std::collections::BTreeMap;
+use tokio::sync::Mutex;
 
 /// What all pulls of a cluster share.
 pub(crate) struct Shared {
@@ -27,6 +30,8 @@ pub(crate) struct Shared {
     pub lacks_policy: bool,
     /// All `NodePullSecret`s; `None`: only that of the pod's node is read.
     pub nodes: Option<BTreeMap<String, NodePullSecret>>,
+    /// Those of the pods that were looked at.
+    namespaces: Mutex<BTreeMap<String, NamespaceSeen>>,
 }
 
 impl Shared {
@@ -37,7 +42,22 @@ impl Shared {
                 && admission_policy(cluster).await? == Sight::Absent,
             gps,
             nodes: None,
+            namespaces: Mutex::default(),
         })
+    }
+
+    /// Read once: many pods have the same. Empty if this user may not read it: then its name decides whether it is selected.
+    async fn namespace(&self, cluster: &Cluster<'_>, name: &str) -> Result<NamespaceSeen> {
+        let mut known = self.namespaces.lock().await;
+        if let Some(seen) = known.get(name) {
+            return Ok(seen.clone());
+        }
+        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
+        let found = cluster.call("get the Namespace", namespaces.get_metadata_opt(name));
+        let found = allowed(found.await)?.flatten();
+        let seen = found.as_ref().map(NamespaceSeen::of).unwrap_or_default();
+        known.insert(name.to_owned(), seen.clone());
+        Ok(seen)
     }
 }
 
@@ -85,7 +105,7 @@ pub(crate) async fn asked(
         }
     };
     if let Some((named, references, existing)) = referring {
-        let seen = namespace(cluster, &named.namespace).await?;
+        let seen = shared.namespace(cluster, &named.namespace).await?;
         asked.is_terminating = seen.is_terminating;
         let lacks_policy = shared.lacks_policy;
         let delivered = Delivered::observe(cluster, gps, lacks_policy, &named.namespace, &seen);
@@ -130,10 +150,7 @@ pub(crate) async fn asked(
 }
 
 /// Why the nodes have no credentials of globalps, as a note.
-pub(crate) async fn nothing_in_force(
-    cluster: &Cluster<'_>,
-    gps: Option<&GlobalPullSecret>,
-) -> String {
+async fn nothing_in_force(cluster: &Cluster<'_>, gps: Option<&GlobalPullSecret>) -> String {
     let has_sources = gps.is_some_and(|gps| !gps.spec.sources.is_empty());
     let name = names::ADDITIONAL_SECRET;
     let why = match pull_secret::get(cluster, name).await {

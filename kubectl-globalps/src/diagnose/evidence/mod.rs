@@ -2,10 +2,10 @@
 
 pub(crate) mod cluster;
 pub(crate) mod delivered;
+pub(crate) mod facts;
 pub(crate) mod image;
 pub(crate) mod keyrings;
 pub(crate) mod namespaces;
 pub(crate) mod pod;
 pub(crate) mod pods;
 pub(crate) mod registries;
-pub(crate) mod shared;

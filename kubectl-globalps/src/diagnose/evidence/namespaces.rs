@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::names;
-use globalps_core::namespaces::{Selected, Selection, is_marked_excluded};
+use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_excluded, parts_of};
+use globalps_dockerconfig::attempts;
+use globalps_provider::Delivery;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
@@ -15,7 +17,10 @@ use crate::cluster::namespaces::{NamespaceSeen, each, namespaces, secrets};
 use crate::diagnose::check::{
     Check, Delivering, EarlyPod, RoleSeen, Sight, early_pod, namespaces as judged,
 };
-use crate::error::{Result, or_absent};
+use crate::diagnose::evidence::delivered::attach_of;
+use crate::error::{Result, allowed, or_absent};
+use crate::secret::additional::data_of;
+use crate::target::pull_secret::{self, content_of};
 
 /// No checks if namespaces get no Secrets.
 pub(crate) async fn of_namespaces(
@@ -33,7 +38,7 @@ pub(crate) async fn of_namespaces(
             admission_policy(cluster),
             namespaces(cluster),
             secrets(cluster, name),
-            early_pods(cluster, name),
+            early_pods(cluster, gps),
         )
     })
     .await;
@@ -58,13 +63,29 @@ pub(crate) async fn of_namespaces(
     Ok(judged(gps, &delivering))
 }
 
-async fn early_pods(cluster: &Cluster<'_>, name: &str) -> Result<Vec<EarlyPod>> {
+async fn early_pods(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Vec<EarlyPod>> {
+    let global = allowed(pull_secret::get(cluster, names::GLOBAL_SECRET).await)?.flatten();
+    let content = global.and_then(|global| {
+        let bytes = data_of(&global, names::DATA_KEY)?;
+        content_of(&global, bytes, Delivery::ConfigFile).ok()
+    });
+    let mut of_namespaces = BTreeMap::new();
+    // Without the content, such as for a user who may not read it, every image counts.
+    let mut has = |namespace: &str, image: &str| {
+        content.as_ref().is_none_or(|content| {
+            let config = of_namespaces
+                .entry(namespace.to_owned())
+                .or_insert_with(|| config_of(content, &parts_of(content, namespace)));
+            attempts(&[&*config], image).is_ok_and(|found| !found.is_empty())
+        })
+    };
+    let (settings, attach) = (&gps.spec.image_pull_secrets, attach_of(gps));
     let pods: Api<Pod> = Api::all(cluster.client.clone());
     // A pod whose container waits for its image is pending.
     let pending = ListParams::default().fields("status.phase=Pending");
     let mut early = Vec::new();
     each(cluster, &pods, pending, "list the pending pods", |pod| {
-        early.extend(early_pod(&pod, name));
+        early.extend(early_pod(&pod, settings, attach, &mut has));
     })
     .await?;
     Ok(early)

@@ -3,8 +3,8 @@
 use crate::cli::Asking;
 use crate::cluster::Cluster;
 use crate::credentials::live_check::ask_each;
+use crate::diagnose::evidence::facts::{adding, asked_with, has_image};
 use crate::diagnose::evidence::image::{PullerSeen, Shared, asked, node_secret};
-use crate::diagnose::evidence::shared::{adding, asked_with, has_image};
 use crate::diagnose::pull::{Answer, Asked};
 use crate::diagnose::tried::{NoReference, Origin, Tried};
 use crate::diagnose::why::{
@@ -131,7 +131,10 @@ pub(crate) async fn look(
         && has_image(cluster, &seen.node, &failing.image).await?;
     let (no_reference, is_terminating) = (asked.no_reference.take(), asked.is_terminating);
     let Ok(answer) = Answer::of(asked) else {
-        return Ok(Looked::without_name(failing));
+        return Ok(Looked {
+            is_terminating,
+            ..Looked::without_name(failing)
+        });
     };
     // The kubelet's message is shown anyway.
     let notes = answer

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::cluster::namespaces::each;
-use crate::diagnose::evidence::shared::events;
+use crate::diagnose::evidence::facts::events;
 use crate::diagnose::why::{Failing, PodSeen, SANDBOX, Said, Use, failing};
 use crate::error::Result;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -17,6 +17,9 @@ struct Alike {
     service_account: String,
     image: String,
     pull_secrets: Vec<String>,
+    /// What a command restarts or edits.
+    workload: Option<String>,
+    kept: Option<&'static str>,
     said: Said,
     used: Use,
     /// The node, if it does not have the newest revision.
@@ -63,6 +66,8 @@ pub(crate) async fn kinds(
             lagging: Some(seen.node)
                 .filter(|node| lags(node))
                 .unwrap_or_default(),
+            workload: seen.workload,
+            kept: seen.kept,
             namespace: seen.namespace,
             service_account: seen.service_account,
         };

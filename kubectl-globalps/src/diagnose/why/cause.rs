@@ -147,7 +147,10 @@ impl Evidence<'_> {
         if let (Some(lag), true) = (self.lag, has_own)
             && !self.tries.iter().all(Tested::is_refused)
         {
-            return self.not_synced(lag);
+            return match self.no_reference {
+                Some(missing) if lag.is_left_out() => self.without_reference(missing),
+                _ => self.not_synced(lag),
+            };
         }
         if has(Pull::Available) {
             return self.waits();
@@ -294,6 +297,15 @@ impl Evidence<'_> {
 
     fn rate_limited(&self) -> Cause {
         let registry = self.registry;
+        let message = format!("`{registry}` limits the rate of pulls (429)");
+        if let (Some(missing), []) = (self.no_reference, self.tries) {
+            let cause = self.without_reference(missing);
+            return Cause {
+                code: Code::RateLimited,
+                message: format!("{message}, and {}", cause.message),
+                ..cause
+            };
+        }
         let (command, hint) = if self.tries.is_empty() {
             let hint =
                 "a user with a login has a higher limit; the kubelet also tries again by itself";
@@ -302,7 +314,6 @@ impl Evidence<'_> {
             let hint = "wait: the kubelet tries again by itself; use an account with a higher limit, or a mirror";
             (String::new(), hint.to_owned())
         };
-        let message = format!("`{registry}` limits the rate of pulls (429)");
         self.of(Code::RateLimited, message, command, &hint)
     }
 

@@ -38,7 +38,9 @@ impl Groups {
             // Facts that differ between pods, such as the node or the Deployment, don't form groups.
             let apart = match cause.code {
                 Code::NoReference => cause.command.clone() + &cause.hint,
-                Code::CredentialsRefused | Code::OutsideScope => cause.command.clone(),
+                Code::CredentialsRefused | Code::OutsideScope | Code::RateLimited => {
+                    cause.command.clone()
+                }
                 Code::ImageNotFound | Code::InvalidImageName | Code::NamespaceTerminating => {
                     cause.message.clone()
                 }

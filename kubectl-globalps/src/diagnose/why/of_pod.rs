@@ -4,6 +4,7 @@ use super::cause::{Cause, Code, Evidence};
 use super::facts::PodSeen;
 use super::failing::{Said, Use};
 use super::named::Runtime;
+use crate::diagnose::check::{WITHOUT_POLICIES, install_delivery};
 use crate::diagnose::tried::{NoReference, Obstacle, Origin};
 use crate::error::quoted;
 
@@ -164,8 +165,10 @@ impl Evidence<'_> {
         let restart = restart.filter(|_| self.failing.used != Use::Ephemeral);
         let (command, hint) = match (&missing.obstacle, restart) {
             (Some(Obstacle::Policy), _) => (
-                "kubectl globalps install --deliver-to-namespaces".to_owned(),
-                "it restores the admission policy that adds the reference to new pods; then create the pod again".to_owned(),
+                install_delivery(&missing.secret),
+                format!(
+                    "it restores the admission policy that adds the reference to new pods{WITHOUT_POLICIES}; then create the pod again"
+                ),
             ),
             (Some(Obstacle::ServiceAccount), _) => (
                 String::new(),
@@ -177,12 +180,17 @@ impl Evidence<'_> {
             (None, Some(command)) => (command, BORN_WITH.to_owned()),
             (None, None) => (
                 String::new(),
-                format!("{BORN_WITH}: create the pod again as it was created, since no controller is known to do so"),
+                format!(
+                    "{BORN_WITH}: create it again as it was created. There is no command for such pods: {}",
+                    self.pod
+                        .kept
+                        .unwrap_or("a new pod would not have the ephemeral container")
+                ),
             ),
         };
         let message = format!(
-            "the pod has no reference to Secret `{}`, which has a credential for `{}`",
-            missing.secret, self.registry
+            "the pod has no reference to Secret `{}/{}`, which has a credential for `{}`",
+            missing.namespace, missing.secret, self.registry
         );
         self.of(Code::NoReference, message, command, &hint)
     }

@@ -103,9 +103,50 @@ fn a_pod_failing_without_the_reference_restarts_by_its_owner() {
             None,
         ),
     ] {
-        let found = early_pod(&pod, "s").map(|pod| pod.restart);
+        let found = early_pod(&pod, &settings(), Attach::Admission, |_, _| true);
+        let found = found.map(|pod| pod.restart);
         let found = found.as_ref().map(Option::as_deref);
         assert_eq!(found, expected, "{case}");
+    }
+}
+
+fn settings() -> ImagePullSecrets {
+    ImagePullSecrets {
+        secret_name: "s".to_owned(),
+        service_accounts: vec!["default".to_owned()],
+        ..ImagePullSecrets::default()
+    }
+}
+
+#[test]
+fn a_new_pod_helps_only_if_it_gets_a_credential_for_the_image() {
+    use Attach::{Admission, ServiceAccounts};
+    for (account, attach, has, expected) in [
+        ("default", ServiceAccounts, true, true),
+        ("builder", ServiceAccounts, true, false),
+        ("builder", Admission, true, true),
+        ("default", Admission, false, false),
+    ] {
+        let pod = pod(|pod| pod["spec"]["serviceAccountName"] = json!(account));
+        let found = early_pod(&pod, &settings(), attach, |namespace, image| {
+            assert_eq!((namespace, image), ("a", "i"));
+            has
+        });
+        assert_eq!(found.is_some(), expected, "{account} {attach:?} {has}");
+    }
+}
+
+#[test]
+fn the_command_that_restores_delivery_keeps_the_name_of_the_secrets() {
+    let default = ImagePullSecrets::default().secret_name;
+    for (name, expected) in [
+        (
+            default.as_str(),
+            "kubectl globalps install --deliver-to-namespaces",
+        ),
+        ("s", "kubectl globalps install --deliver-to-namespaces=s"),
+    ] {
+        assert_eq!(install_delivery(name), expected);
     }
 }
 

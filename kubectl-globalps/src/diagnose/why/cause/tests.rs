@@ -270,13 +270,20 @@ fn a_pod_without_the_reference_needs_no_credential() {
         ..failing("401 Unauthorized")
     };
     let missing = failing("manifest unknown");
-    let (code, again) = (Code::NoReference, "create the pod again");
-    let install = "kubectl globalps install --deliver-to-namespaces";
+    let limited = failing("toomanyrequests: 429");
+    let job = PodSeen {
+        kept: Some("their Job would count them as failed"),
+        ..bare.clone()
+    };
+    let (code, again, delete) = (Code::NoReference, "create", "kubectl -n a delete pod p");
+    let install = "kubectl globalps install --deliver-to-namespaces=s";
     let set = "kubectl -n a set image pod/p c=quay.io/org/app:TAG";
     let (policy, account) = (Obstacle::Policy, Obstacle::ServiceAccount);
     #[rustfmt::skip]
     let cases = [
-        (&pod, &denied, None, code, "kubectl -n a delete pod p", "created with"),
+        (&pod, &denied, None, code, delete, "created with"),
+        (&pod, &limited, None, Code::RateLimited, delete, "created with"),
+        (&job, &denied, None, code, "", "their Job would count them as failed"),
         (&pod, &denied, Some(policy), code, install, again),
         (&pod, &denied, Some(account), code, "", "does not name `ci`"),
         (&bare, &denied, None, code, "", again),
@@ -285,7 +292,8 @@ fn a_pod_without_the_reference_needs_no_credential() {
     ];
     for (pod, failing, obstacle, code, command, hint) in cases {
         let no_reference = NoReference {
-            secret: "a/s".to_owned(),
+            namespace: "a".to_owned(),
+            secret: "s".to_owned(),
             obstacle,
         };
         let evidence = Evidence {
@@ -295,6 +303,39 @@ fn a_pod_without_the_reference_needs_no_credential() {
         let cause = evidence.cause();
         assert_eq!((cause.code, cause.command.as_str()), (code, command));
         assert!(cause.hint.contains(hint), "{cause:?}");
+    }
+}
+
+#[test]
+fn on_a_node_that_is_left_out_the_missing_reference_is_the_cause() {
+    let (pod, denied, adding) = (seen(), failing("401 Unauthorized"), works());
+    let answer = answer(false);
+    let tries = [Tested {
+        tried: &answer.tries()[0],
+        answer: None,
+    }];
+    let no_reference = NoReference {
+        namespace: "a".to_owned(),
+        secret: "s".to_owned(),
+        obstacle: None,
+    };
+    for (phase, expected) in [
+        (Phase::Excluded, Code::NoReference),
+        (Phase::Pending, Code::NodeNotSynced),
+    ] {
+        let lag = Lag {
+            phase,
+            revision: 2,
+            wanted: 3,
+            is_paused: false,
+            is_absent: false,
+        };
+        let evidence = Evidence {
+            lag: Some(&lag),
+            no_reference: Some(&no_reference),
+            ..evidence(&pod, &denied, &tries, &adding)
+        };
+        assert_eq!(evidence.cause().code, expected);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads the cluster's state for `why`.
+//! What `why` reads beside the credentials: events, the image on the node, and whether `add` would help.
 
 use globalps_core::names;
 use k8s_openapi::api::core::v1::{Event, Node, ServiceAccount};
@@ -13,16 +13,6 @@ use crate::diagnose::why::{Adding, Live, PodSeen, is_same_image};
 use crate::error::{Result, allowed, quoted};
 use crate::secret::changes::InForce;
 use crate::target::pull_secret;
-
-/// What globalps has in force.
-pub(crate) async fn shared(cluster: &Cluster<'_>) -> Result<Shared> {
-    // Pods have their own Secrets even without globalps.
-    Shared::of(
-        cluster,
-        pull_secret::installed_configuration(cluster).await?,
-    )
-    .await
-}
 
 /// Events of pods that match this field selector. Empty for a user who may not read them: usually the container's
 /// status has the message too.
