@@ -31,6 +31,8 @@ fn ask(generation: i64, delivery: Delivery) -> Ask {
         delivery,
         kubelet_version: &VERSION,
         foreign_owner: "",
+        updated_in_place: false,
+        may_replace: String::new(),
     }
 }
 

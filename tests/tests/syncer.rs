@@ -229,7 +229,7 @@ fn during_an_update_the_node_has_its_own_file_unchanged() {
     };
     let wait_aside = |generation: i64| {
         node.wait_status("the reason", DEADLINE, |status| {
-            status["reason"] == "SteppedAside" && status["observedGeneration"] == generation
+            status["phase"] == "SteppedAside" && status["observedGeneration"] == generation
         })
         .unwrap()
     };
@@ -261,6 +261,86 @@ fn during_an_update_the_node_has_its_own_file_unchanged() {
     })
     .unwrap();
     assert_eq!(file(directory.path()), THEIRS);
+}
+
+#[test]
+fn files_of_others_are_replaced_once_the_controller_has_seen_no_update() {
+    const OWN: &str = "{ \"auths\": {\"own.example.com\": {\"auth\": \"bzpv\"}} }\n";
+    const THEIRS: &str = "{\"auths\":{\"r.example.com\":{\"auth\":\"bmV3\"}}}";
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    let overwrite = |content: &str| {
+        let temporary = path.with_extension("theirs");
+        fs::write(&temporary, content).unwrap();
+        fs::rename(&temporary, &path).unwrap();
+    };
+    overwrite(OWN);
+    let in_place = |generation, may_replace: &str| Ask {
+        generation,
+        updated_in_place: true,
+        may_replace: may_replace.to_owned(),
+        ..ask(1)
+    };
+    let update = |generation| Ask {
+        foreign_owner: names::MACHINE_CONFIG_UPDATE,
+        ..in_place(generation, "")
+    };
+    let node = start(directory.path(), &in_place(1, ""));
+    let _syncer = node.syncer(&PROGRAM).unwrap();
+    let wait_asked = |last: &str| {
+        let status = node.wait_status("the question", DEADLINE, |status| {
+            let found = &status["foundFile"];
+            status["reason"] == "WaitingForConfirmation" && found != last && found != ""
+        });
+        status.unwrap()["foundFile"].as_str().unwrap().to_owned()
+    };
+    let wait_aside = |generation: i64| {
+        let status = node.wait_status("the reason", DEADLINE, |status| {
+            status["phase"] == "SteppedAside" && status["observedGeneration"] == generation
+        });
+        status.unwrap()
+    };
+    let first = wait_asked("");
+    assert_eq!(file(directory.path()), OWN);
+    node.ask(Some(in_place(1, &first)));
+    wait_synced(&node, 1);
+    assert_ne!(file(directory.path()), OWN);
+    // Drift, or the daemon's write before anybody told of the update.
+    overwrite(THEIRS);
+    let second = wait_asked(&first);
+    overwrite(THEIRS);
+    let third = wait_asked(&second);
+    node.ask(Some(in_place(1, &second)));
+    sleep(Duration::from_secs(1));
+    assert_eq!(file(directory.path()), THEIRS, "another file was confirmed");
+    node.ask(Some(update(2)));
+    wait_aside(2);
+    sleep(Duration::from_millis(500));
+    assert_eq!(file(directory.path()), THEIRS);
+    // The update ends, and the next one begins at once.
+    node.ask(Some(in_place(3, "")));
+    assert_eq!(wait_asked(&second), third);
+    node.ask(Some(in_place(3, &third)));
+    let status = node
+        .wait_status("the end of the update", DEADLINE, |status| {
+            is_synced(status, 1) && status["observedGeneration"] == 3
+        })
+        .unwrap();
+    assert_eq!(
+        (&status["foundFile"], &status["drifts"]),
+        (&json!(""), &json!(0))
+    );
+    node.ask(Some(Ask {
+        foreign_owner: names::MACHINE_CONFIG_UPDATE,
+        updated_in_place: true,
+        ..restore(4)
+    }));
+    node.wait_status("the restore", DEADLINE, |status| {
+        status["phase"] == "Restored"
+    })
+    .unwrap();
+    assert_eq!(file(directory.path()), THEIRS, "removed during an update");
+    assert_eq!(node.restarts(), 2, "each time with other content");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Reduces a Node to the fields that the plan needs.
 
-use globalps_core::machine_config::file_owner;
 use globalps_core::virtual_nodes::virtual_mark;
 use globalps_planner::nodes::input::{NodeView, NotReady};
 use globalps_planner::targets::version;
@@ -106,10 +105,7 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
             |label| node.labels().get(label).map(String::as_str),
             taints.map(|taint| (taint.key.as_str(), taint.value.as_str())),
         ),
-        file_owner: file_owner(
-            |label| node.labels().get(label).map(String::as_str),
-            |annotation| node.annotations().get(annotation).map(String::as_str),
-        ),
+        file_owner: node.file_owner(),
     }
 }
 

@@ -7,8 +7,9 @@ use futures::stream::{AbortHandle, BoxStream, SelectAll, Stream, StreamExt as _,
 use globalps_core::api::{NodePullSecret, SecretRef};
 use globalps_core::decode::Item;
 use globalps_core::names::{
-    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET, RESTORER,
-    RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER, forget_up_to,
+    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET,
+    MAY_REPLACE_ANNOTATION, RESTORER, RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
+    forget_up_to,
 };
 use globalps_planner::content::source::{Data, Source};
 use globalps_planner::nodes::forget::may_have_old;
@@ -277,7 +278,7 @@ pub(crate) fn stripped(mut object: NodePullSecret) -> Box<NodePullSecret> {
         let asked = forget_up_to(&annotations).and_then(Result::ok);
         let is_answered = asked.is_none_or(|asked| !may_have_old(&object, asked));
         annotations.retain(|key, _| match key.as_str() {
-            RETRY_ANNOTATION | ABANDON_ANNOTATION => true,
+            RETRY_ANNOTATION | ABANDON_ANNOTATION | MAY_REPLACE_ANNOTATION => true,
             FORGET_ANNOTATION => !is_answered,
             _ => false,
         });

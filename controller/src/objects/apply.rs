@@ -6,7 +6,7 @@ use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::decode::Item;
 use globalps_core::names::{
     ABANDON_ANNOTATION, CONTROLLER_MANAGER, FORGET_ANNOTATION, GLOBAL_SECRET, LEADER_ANNOTATION,
-    ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
+    MAY_REPLACE_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
 };
 use globalps_core::reasons::Reason;
 use globalps_core::state::State;
@@ -16,7 +16,9 @@ use globalps_planner::refused::title;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{Api, DeleteParams, PartialObjectMeta, Patch, PatchParams, Preconditions};
+use kube::api::{
+    Api, DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions,
+};
 use kube::{Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +26,7 @@ use serde_json::json;
 
 pub(crate) use super::request::{ApplyError, is_absent, is_denied, readable, within};
 use crate::objects::helm::HelmRelease;
+use crate::objects::views::NodeFields;
 
 pub(crate) struct Applier {
     client: Client,
@@ -36,12 +39,14 @@ pub(crate) struct Applier {
 }
 
 /// Annotations of a node's object. As applied values they are nobody else's, so the next write without them removes them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Notes {
     /// No later cleanup may finish without the node.
     pub(crate) ends_abandonment: bool,
     /// The node forgets content up to this revision.
     pub(crate) forgets: Option<i64>,
+    /// The files of others that its syncer may replace.
+    pub(crate) may_replace: Option<String>,
 }
 
 impl Applier {
@@ -120,6 +125,9 @@ impl Applier {
         let forgets = forgets.map(|up_to| (FORGET_ANNOTATION.to_owned(), up_to.to_string()));
         let annotations = [self.leader()].into_iter().chain(forgets);
         let annotations = annotations.chain(notes.ends_abandonment.then_some(ended));
+        let replaces = notes.may_replace;
+        let annotations =
+            annotations.chain(replaces.map(|found| (MAY_REPLACE_ANNOTATION.to_owned(), found)));
         object.metadata.annotations = Some(annotations.collect());
         object.metadata.owner_references = Some(vec![OwnerReference {
             api_version: "v1".to_owned(),
@@ -129,6 +137,17 @@ impl Applier {
             ..OwnerReference::default()
         }]);
         self.apply(node, &object).await
+    }
+
+    /// Whether no other program owns the node's credentials file now, as the API server's newest version of the Node says.
+    pub(crate) async fn is_file_free(&self, node: &str, uid: &str) -> Result<bool, ApplyError> {
+        let api: Api<NodeFields> = Api::all(self.client.clone());
+        let name = format!("metadata.name={node}");
+        // The controller may list Nodes. Without a version the list is not from a cache.
+        let params = ListParams::default().fields(&name);
+        let found = within("read", "Node", node, api.list(&params)).await?;
+        let mut found = found.items.iter();
+        Ok(found.any(|it| it.uid().as_deref() == Some(uid) && it.file_owner().is_empty()))
     }
 
     /// Creates the configuration with defaults, without changing an existing one.

@@ -2,11 +2,12 @@
 //! would take a twentieth of the program.
 
 use globalps_core::api::ProviderPaths;
-use globalps_core::decode;
+use globalps_core::{decode, machine_config};
 use globalps_manifests::provider_paths_of;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 use kube::api::ObjectMeta;
 use serde::Deserialize;
 
@@ -94,6 +95,16 @@ pub(crate) struct NodeFields {
     pub(crate) spec: NodeSpecFields,
     #[serde(default)]
     pub(crate) status: NodeStatusFields,
+}
+
+impl NodeFields {
+    /// As in `spec.foreignOwner`.
+    pub(crate) fn file_owner(&self) -> &'static str {
+        machine_config::file_owner(
+            |label| self.labels().get(label).map(String::as_str),
+            |annotation| self.annotations().get(annotation).map(String::as_str),
+        )
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -166,8 +166,16 @@ pub(super) fn ready(
             list(&counts.unreachable, NAMED)
         );
     }
+    if !counts.aside.is_empty() {
+        message = format!("{message}; being updated: {}", list(&counts.aside, NAMED));
+    }
     if status.synced == 0 {
-        return no(Reason::NoNodes, message);
+        let reason = if counts.aside.is_empty() {
+            Reason::NoNodes
+        } else {
+            Reason::NodesUpdating
+        };
+        return no(reason, message);
     }
     statement(condition::READY, "True", Reason::Synced, message)
 }
@@ -376,10 +384,13 @@ fn type_warning(snapshot: &Snapshot) -> String {
 
 #[cfg(test)]
 mod tests {
+    use globalps_core::names::MACHINE_CONFIG_UPDATE;
     use globalps_planner::content::secret::Global;
     use globalps_planner::content::source::{Data, Source};
     use globalps_planner::nodes::plan::plan;
     use globalps_planner::nodes::testing::{global, snapshot};
+
+    use jiff::SignedDuration;
 
     use super::*;
     use crate::report::counts::count;
@@ -488,6 +499,85 @@ mod tests {
             let found = super::progressing(&snapshot, &plan, &counts, &plan.members);
             let found = format!("{} {} {}", found.status, found.reason, found.message);
             assert!(found.starts_with(expected), "{case}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_updated_is_named_and_is_no_error() {
+        let ready =
+            |of: &str| format!("True Synced revision 5 is in force on {of}; being updated: b");
+        let complete = "False Complete ";
+        let well = "False AsExpected ";
+        let late = "b: SteppedAside: its update has lasted for more than an hour: ";
+        for (nodes, updated, minutes, expected) in [
+            (
+                "a=5:Synced b=5:Synced",
+                &["b"][..],
+                0,
+                [&ready("1 of 2 nodes"), complete, well],
+            ),
+            (
+                "a=5:Synced b=5:SteppedAside",
+                &["b"],
+                59,
+                [&ready("1 of 2 nodes"), complete, well],
+            ),
+            (
+                "a=5:Synced b=5:SteppedAside",
+                &["b"],
+                60,
+                [
+                    &format!("False NodesBlocked {late}"),
+                    complete,
+                    &format!("True NodesBlocked {late}"),
+                ],
+            ),
+            (
+                "a=5:SteppedAside b=5:SteppedAside",
+                &["a", "b"],
+                0,
+                [
+                    "False NodesUpdating revision 5 is in force on 0 of 2 nodes; being updated: a, b",
+                    complete,
+                    well,
+                ],
+            ),
+        ] {
+            let keep = Source::Found(Data(Some(CONTENT.into())));
+            let mut snapshot = snapshot(keep, Some(global(5, CONTENT)), nodes);
+            for name in updated {
+                let view = snapshot
+                    .nodes
+                    .views
+                    .to_mut()
+                    .get_mut(*name)
+                    .expect("a node");
+                view.file_owner = MACHINE_CONFIG_UPDATE;
+                let object = snapshot
+                    .nodes
+                    .objects
+                    .to_mut()
+                    .get_mut(*name)
+                    .expect("an object");
+                MACHINE_CONFIG_UPDATE.clone_into(&mut object.spec.foreign_owner);
+            }
+            let objects = snapshot.nodes.objects.values().map(|object| &**object);
+            let views = snapshot.nodes.views.values().map(|view| &**view);
+            let since = snapshot.clock.uptime - SignedDuration::from_mins(minutes);
+            let leader = snapshot.clock.leader.to_mut();
+            leader.observe(objects, views, since);
+            let plan = plan(&snapshot);
+            let Aim::Reach(goal) = plan.aim else {
+                unreachable!("{:?}", plan.aim);
+            };
+            let counts = count(&plan.members, goal);
+            let found = [
+                super::ready(&snapshot, &plan, &counts, None),
+                super::progressing(&snapshot, &plan, &counts, &plan.members),
+                super::degraded(&snapshot, &plan, &counts, &plan.members),
+            ];
+            let found = found.map(|it| format!("{} {} {}", it.status, it.reason, it.message));
+            assert_eq!(found, expected, "{nodes} {minutes}");
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) struct NodeCounts {
     pub(crate) failed: Vec<String>,
     /// An error of their own keeps them from changing, or their assignment can't be written.
     pub(super) blocked: Vec<String>,
+    /// Another program updates them. They count in the total only, and nobody waits for them.
+    pub(super) aside: Vec<String>,
     /// Number of failed nodes that count towards `maxFailures`.
     pub(super) halting: usize,
     pub(super) unreachable: Vec<String>,
@@ -31,6 +33,7 @@ pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
         status: Counts::default(),
         failed: Vec::new(),
         blocked: Vec::new(),
+        aside: Vec::new(),
         halting: 0,
         unreachable: Vec::new(),
         waiting: 0,
@@ -64,6 +67,8 @@ pub(crate) fn count(members: &[Member], goal: Goal) -> NodeCounts {
         } else if member.not_ready.is_some() || member.is_unresponsive() {
             counts.status.unreachable += 1;
             counts.unreachable.push(member.name.clone());
+        } else if member.is_aside() {
+            counts.aside.push(member.name.clone());
         } else if matches!(
             member.assigned,
             Some((
@@ -98,7 +103,9 @@ pub(super) fn rolling_out(revision: i64, counts: &NodeCounts) -> String {
 }
 
 pub(super) fn restoring(counts: &NodeCounts) -> String {
+    let aside = u32::try_from(counts.aside.len()).unwrap_or(u32::MAX);
     let left = counts.waiting
+        + aside
         + counts.status.progressing
         + counts.status.unreachable
         + counts.status.failed;
@@ -197,6 +204,15 @@ mod tests {
             member("failed", true, Some((GOAL, Progress::Failed))),
             member("full-disk", true, Some((GOAL, Progress::Blocked))),
             refused,
+            member("updated", true, Some((GOAL, Progress::Aside))),
+            member("updated-and-away", false, Some((GOAL, Progress::Aside))),
+            Member {
+                refused: Some(Refused {
+                    backs_off: false,
+                    lasts: true,
+                }),
+                ..member("updated-untold", true, Some((GOAL, Progress::Aside)))
+            },
             member("in-flight", true, Some((GOAL, Progress::InFlight))),
             member("in-flight-before", true, Some((older, Progress::InFlight))),
             member("waiting", true, Some((older, Progress::Done))),
@@ -207,17 +223,18 @@ mod tests {
         assert_eq!(
             counts.status,
             Counts {
-                total: 15,
+                total: 18,
                 synced: 2,
                 progressing: 3,
-                failed: 4,
-                unreachable: 3,
+                failed: 5,
+                unreachable: 4,
                 unsupported: 0,
             }
         );
         assert_eq!(counts.waiting, 3);
         assert_eq!(counts.failed, ["foreign", "failed"]);
-        assert_eq!(counts.blocked, ["full-disk", "refused"]);
+        assert_eq!(counts.blocked, ["full-disk", "refused", "updated-untold"]);
+        assert_eq!(counts.aside, ["updated"]);
         assert_eq!(counts.halting, 1, "only a failure of the change halts");
     }
 }

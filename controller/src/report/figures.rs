@@ -184,6 +184,7 @@ mod tests {
             ("a=4:Synced", "Pending"),
             ("a=5:RolledBack", "RolledBack"),
             ("a=5:ForeignOwner", "ForeignOwner"),
+            ("a=5:SteppedAside", "SteppedAside"),
             ("a=R", "Restoring"),
             ("a=R:Restored", "Restored"),
             ("-a", "Excluded"),
@@ -218,7 +219,7 @@ mod tests {
         for (node, reason, expected) in [
             ("a=5:ForeignOwner", "ConflictLimit", 1),
             ("a=5:ForeignOwner", "ManagedFile", 0),
-            ("a=5:ForeignOwner", "SteppedAside", 0),
+            ("a=5:SteppedAside", "MachineConfigUpdate", 0),
             ("-a=5:ForeignOwner", "ConflictLimit", 0),
             ("a=5:Synced", "", 0),
         ] {

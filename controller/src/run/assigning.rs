@@ -64,6 +64,7 @@ impl Controller {
             let annotations = Notes {
                 ends_abandonment: abandoned.contains(node),
                 forgets: forget.of_node(object.map(AsRef::as_ref)),
+                may_replace: None,
             };
             let call = async move {
                 if spec.revision > 0 {

@@ -2,6 +2,7 @@
 
 mod assigning;
 mod clock;
+mod confirming;
 mod content;
 mod delivering;
 mod known;

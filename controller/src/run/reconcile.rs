@@ -101,7 +101,7 @@ impl Controller {
             return RESYNC;
         }
         self.write_content(&plan, &decisions).await;
-        let is_all_assigned = self.assign(&plan).await;
+        let is_all_assigned = self.assign(&plan).await & self.confirm(&plan).await;
         let namespaces = self.deliver_to_namespaces(&plan).await;
         let operators = self.deliver_to_operators().await;
         let agents = self

@@ -9,7 +9,7 @@ use globalps_core::api::{Counts, NodePullSecret, Phase, condition};
 /// Upper bounds of the rollout histogram, in seconds.
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 
-pub(crate) const PHASES: [Phase; 12] = Phase::ALL;
+pub(crate) const PHASES: [Phase; 13] = Phase::ALL;
 pub(crate) const CONDITIONS: [&str; 11] = [
     condition::READY,
     condition::PROGRESSING,

@@ -156,6 +156,10 @@ pub const LAST_APPLIED_ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-co
 /// revision is to be forgotten, because a password in it leaked. A decimal number.
 pub const FORGET_ANNOTATION: &str = "globalps.io/forget-up-to";
 
+/// Annotation of a `NodePullSecret`: the value of `status.foundFile` that the leader has answered. No daemon updated the node after
+/// that report, so the syncer may replace these files while they are the same.
+pub const MAY_REPLACE_ANNOTATION: &str = "globalps.io/may-replace";
+
 /// The revision in [`FORGET_ANNOTATION`]. `None` if there is no annotation; an error if its value is not a revision.
 pub fn forget_up_to(annotations: &BTreeMap<String, String>) -> Option<Result<i64, InvalidForget>> {
     let value = annotations.get(FORGET_ANNOTATION)?;

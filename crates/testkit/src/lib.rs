@@ -27,6 +27,7 @@ pub mod judge_merges;
 pub mod kubeadm;
 pub mod kubernetes;
 pub mod lone_registry;
+pub mod machine_config_daemon;
 pub mod map;
 mod older_release;
 pub mod olm;

@@ -97,6 +97,7 @@ pub const FILES: &[TestFile] = files! {
     hub_members on Clusters(3, 1), 70 s: "clusters that are unreachable, managed by another hub, registered twice or the hub itself; failover to another hub; clusters that are no longer selected";
     hub_odd_values on Nodes(0), 100 s: "the same as `odd_values` for what the hub watches: FleetPullSecrets, ClusterPullSecrets and Clusters of Cluster API";
     hub_rights on TwoClusters(0), 30 s: "the hub's RBAC rules match its requests exactly, on the management cluster and in a member; its credentials for a member give access to nothing else";
+    in_place on Nodes(2), 100 s: "a stand-in of the Machine Config Daemon updates a node in place at random moments: it never finds our bytes where it compares, the credentials are back within a second, kubelet starts are counted, a removal in the middle";
     installers on Beside(0), 150 s: "the charts by Helm 3 and 4, Flux's use of Helm's SDK, Argo CD's sync engine and kubectl: definitions and their objects survive each step";
     interference on Nodes(4), 240 s: "what others do to a healthy fleet: they write a node's spec, delete a Node during a change, or name a syncer image that doesn't exist";
     judge on Oracle, 60 s: "globalps, the kubelet and CRI-O read credentials files in the same way; the kubelet's own code runs the credential provider";

@@ -14,7 +14,7 @@ use crate::terminal::Layout;
 use crate::terminal::layout::nodes;
 use crate::view::members::Advice;
 use crate::view::status::{
-    About, FOLLOW, NodesGoal, Row, SKIP, SYNCERS, Status, advice, is_stale, verdict,
+    About, FOLLOW, NodesGoal, Row, SKIP, SYNCERS, Status, advice, is_stale, only_aside, verdict,
 };
 use crate::view::table;
 
@@ -36,6 +36,7 @@ pub(crate) async fn follow_some(
         shown: Vec::new(),
         has_hinted: false,
         to_restore: 0,
+        aside: None,
         skipped: Skipped::default(),
     };
     super::follow(cluster, nodes, how).await
@@ -51,6 +52,8 @@ struct Nodes<'a> {
     has_hinted: bool,
     /// Nodes that were to be restored: when all are, none of their objects is left.
     to_restore: u32,
+    /// Why the wait ends without some nodes, and what becomes of them.
+    aside: Option<Advice>,
     /// Those that the restoration ends without.
     skipped: Skipped,
 }
@@ -162,6 +165,11 @@ impl<'a> Members<'a> for Nodes<'a> {
     }
 
     fn report(&self) {
+        if let Some((message, hint)) = &self.aside {
+            self.cluster
+                .printer()
+                .note(format_args!("{message}; {hint}"));
+        }
         self.skipped.report(self.cluster.printer());
     }
 }
@@ -169,6 +177,7 @@ impl<'a> Members<'a> for Nodes<'a> {
 impl Nodes<'_> {
     fn status(&mut self, facts: &Facts, now: Timestamp) -> Status {
         let mut status = Status::of(facts, now);
+        self.aside = only_aside(&status).map(|(message, hint)| (message, hint.to_owned()));
         self.to_restore = self.to_restore.max(status.counts.total);
         if self.restores() && status.about == About::Restoration {
             status.gone = self.to_restore - status.counts.total;

@@ -34,6 +34,8 @@ pub(crate) enum Stage {
     /// Something else prevents the change.
     Blocked,
     Progressing,
+    /// Another program updates it. It gets its content afterwards.
+    Aside,
     /// A phase of a newer release.
     Unknown,
     Unreachable,
@@ -51,7 +53,7 @@ impl Stage {
     fn color(self) -> Option<Color> {
         match self {
             Self::Failed | Self::Blocked => Some(Color::Red),
-            Self::Progressing => Some(Color::Yellow),
+            Self::Progressing | Self::Aside => Some(Color::Yellow),
             Self::Unreachable => Some(Color::Magenta),
             Self::Synced | Self::Restored => Some(Color::Green),
             Self::Unknown | Self::Pending | Self::Unsupported | Self::Excluded => None,
@@ -86,7 +88,7 @@ pub(crate) trait Member {
         match self.stage() {
             Stage::Failed => 0,
             Stage::Blocked => 1,
-            Stage::Progressing | Stage::Unknown => 3,
+            Stage::Progressing | Stage::Aside | Stage::Unknown => 3,
             Stage::Unreachable => Self::UNREACHABLE,
             Stage::Pending => 5,
             Stage::Synced | Stage::Restored | Stage::Unsupported | Stage::Excluded => 6,
@@ -94,7 +96,7 @@ pub(crate) trait Member {
     }
 }
 
-/// Waiting and blocked ones are in the total only, as the controller and the hub count them; those that get nothing are not.
+/// Waiting, updated and blocked ones are in the total only, as the controller and the hub count them; those that get nothing are not.
 pub(crate) fn count<M: Member>(rows: &[M]) -> Counts {
     let mut counts = Counts::default();
     for stage in rows.iter().map(Member::stage) {
@@ -105,7 +107,7 @@ pub(crate) fn count<M: Member>(rows: &[M]) -> Counts {
             Stage::Failed => counts.failed += 1,
             Stage::Unreachable => counts.unreachable += 1,
             Stage::Unsupported => counts.unsupported += 1,
-            Stage::Blocked | Stage::Pending | Stage::Restored | Stage::Excluded => {}
+            Stage::Blocked | Stage::Aside | Stage::Pending | Stage::Restored | Stage::Excluded => {}
         }
     }
     counts

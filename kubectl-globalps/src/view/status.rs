@@ -23,8 +23,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 use crate::cluster::facts::{Facts, Sight};
+use crate::terminal::few;
 use crate::terminal::layout::rfc3339;
-use crate::view::members::{Member as _, count};
+use crate::view::members::{Member as _, Stage, count};
 
 pub(crate) use advice::{ADD, advice};
 pub(crate) use conditions::of_credentials;
@@ -45,6 +46,9 @@ pub(crate) const FOLLOW: &str = "follow it with `kubectl globalps status --watch
 
 /// Hint while the controller has not reported on a change.
 pub(crate) const STALE: &str = "if this lasts more than a minute, check that the controller runs: `kubectl -n globalps-system get pods`";
+
+/// Maximum number of names of nodes that are being updated.
+const ASIDE: usize = 5;
 
 /// Hint if syncers don't run.
 pub(crate) const SYNCERS: &str = "`kubectl globalps check` names the pods and the reason";
@@ -198,6 +202,22 @@ impl Status {
             .iter()
             .filter(|row| !row.stage().is_settled() && !row.refuses())
     }
+}
+
+/// What nodes get, where another program updates all that don't have it: nobody can do anything for them now.
+pub(crate) fn only_aside(status: &Status) -> Option<(String, &'static str)> {
+    let left: Vec<&Row> = status.lagging().collect();
+    let is_met = !left.is_empty() && left.iter().all(|row| row.stage() == Stage::Aside);
+    let names: Vec<&str> = left.iter().map(|row| row.name.as_str()).collect();
+    is_met.then(|| {
+        (
+            format!(
+                "only nodes are left that are being updated: {}",
+                few(&names, ASIDE)
+            ),
+            "they get the credentials after the update",
+        )
+    })
 }
 
 /// Message and hint where nodes that were named have no row, or no node has the labels.

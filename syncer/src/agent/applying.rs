@@ -12,7 +12,7 @@ use super::decide::Action;
 use super::watching::WATCH;
 use super::{Agent, IDLE};
 use crate::delivery::transaction::{ChangeOutcome, Transaction};
-use crate::node::file::FileSnapshot;
+use crate::node::file::{FileError, FileSnapshot};
 use crate::node::state::{JournalState, NodeError, PendingChange, Task};
 use crate::report::wording;
 
@@ -99,7 +99,7 @@ impl Agent {
         self.node.journal.remove(&self.options.provider)?;
         self.node.state = None;
         self.node.lock = None;
-        if self.is_updating() {
+        if self.is_aside() {
             return Ok(Duration::ZERO);
         }
         self.report(Phase::Restored, None, "");
@@ -212,21 +212,33 @@ impl Agent {
             path: &path,
             provider: &provider,
             kubelet: &mut self.kubelet.unit,
+            guard: self.files.guard.clone(),
         };
         let result = match change {
             Some(change) => transaction.begin(&mut state, change).await,
             None => transaction.resume(&mut state).await,
         };
+        if let Err(NodeError::File(FileError::Unconfirmed { .. })) = result {
+            // The next step asks, or steps aside.
+            self.node.state = Some(state);
+            return Ok(Duration::ZERO);
+        }
         let pause = self.finish(state, goal, result)?;
         self.assigned.held = self.assigned.held.take().or(held);
         Ok(pause)
     }
 
-    fn is_updating(&self) -> bool {
+    /// The node was not restored because it is to be.
+    fn is_aside(&self) -> bool {
         let known = self.assigned.objects.borrow();
-        known
-            .object()
-            .is_some_and(|object| object.spec.foreign_owner == MACHINE_CONFIG_UPDATE)
+        let spec = known.object().map(|object| &object.spec);
+        spec.is_some_and(|spec| spec.foreign_owner == MACHINE_CONFIG_UPDATE && !spec.restore)
+    }
+
+    pub(super) fn is_updated_in_place(&self) -> bool {
+        let known = self.assigned.objects.borrow();
+        let object = known.object();
+        object.is_some_and(|object| object.spec.updated_in_place)
     }
 
     pub(super) fn finish(
@@ -260,7 +272,7 @@ impl Agent {
             Ok(ChangeOutcome::InForce) if is_restored => {
                 tracing::info!("restored the node");
                 self.node.lock = None;
-                if self.is_updating() {
+                if self.is_aside() {
                     // The next step reports the reason.
                     self.node.state = None;
                     return Ok(Duration::ZERO);

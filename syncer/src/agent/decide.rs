@@ -4,9 +4,9 @@ use globalps_core::rollout::{Goal, Revision};
 use globalps_dockerconfig::merge_on_node;
 
 use super::desired::{DesiredFiles, desired, in_journal};
-use super::facts::NodeFacts;
+use super::facts::{FileGuard, NodeFacts};
 use crate::delivery::config_file::{
-    is_as_written, is_own, is_replaced, is_unparsable, parsed, restored,
+    has_entries_of_its_own, is_as_written, is_own, is_replaced, is_unparsable, parsed, restored,
 };
 use crate::delivery::credential_provider::{self, ProviderFacts};
 use crate::node::file::FileSnapshot;
@@ -39,6 +39,8 @@ pub(crate) enum Action {
     Obstructed(Obstacle),
     /// Another program manages the file.
     LeaveAlone,
+    /// Another program wrote the file, perhaps as a part of an update: ask the controller before it is replaced.
+    Ask,
     /// Another process keeps undoing the task; stop restoring it.
     GiveUp,
     /// The task failed before and is not repeated.
@@ -70,15 +72,49 @@ impl Action {
 }
 
 pub(crate) fn decide(facts: &NodeFacts) -> Action {
-    let action = decide_change(facts);
+    let action = guarded(facts, decide_change(facts));
     let is_change = matches!(
         action,
-        Action::Begin { .. } | Action::Resume | Action::Settle | Action::Fetch
+        Action::Begin { .. } | Action::Resume | Action::Settle | Action::Fetch | Action::Ask
     );
     if !is_change && facts.restart && facts.state.is_some_and(is_kubelet_down) {
         return Action::Revive;
     }
     action
+}
+
+/// Where a daemon may update the node, the file is replaced only while it is what globalps wrote, or what the controller has confirmed.
+/// Stepping aside decides by the file's content: nobody could confirm it. A rollback leaves the file as it is.
+pub(super) fn guarded(facts: &NodeFacts, action: Action) -> Action {
+    let pending = facts.state.and_then(|state| state.change.as_ref());
+    let target = match &action {
+        Action::Begin { change, .. } => Some(&change.target),
+        Action::Resume => pending
+            .filter(|change| change.step == ChangeStep::Forward)
+            .map(|change| &change.target),
+        _ => None,
+    };
+    let is_replaced = target.is_some_and(|target| target != facts.file);
+    if is_replaced && !facts.is_updating && !facts.may_replace() {
+        return Action::Ask;
+    }
+    action
+}
+
+/// Whether the file may be replaced now: see [`guarded`].
+pub(super) fn is_replaceable(facts: &NodeFacts) -> bool {
+    let is_ours = |state: &JournalState| match &state.change {
+        Some(change) => change.knows(facts.file),
+        None => is_ours(facts, state),
+    };
+    facts.may_replace() || facts.is_updating && facts.state.is_some_and(is_ours)
+}
+
+/// No other program has written the file since globalps did, by its identity or by entries that only globalps can have written.
+fn is_ours(facts: &NodeFacts, state: &JournalState) -> bool {
+    let is_last = |guard: FileGuard| *guard.found == state.written;
+    facts.guard.is_some_and(is_last)
+        || is_as_written(facts.file, state) && has_entries_of_its_own(state)
 }
 
 fn is_kubelet_down(state: &JournalState) -> bool {
@@ -90,7 +126,7 @@ fn decide_change(facts: &NodeFacts) -> Action {
     let stands_by =
         facts.restores_only && facts.task.is_none_or(|task| task.goal() != Goal::Restore);
     if facts.is_updating
-        && let Some(task) = facts.task.filter(|task| task.goal() != Goal::Restore)
+        && let Some(task) = facts.task
     {
         return step_aside(facts, task);
     }
@@ -168,7 +204,10 @@ pub(super) fn keep(facts: &NodeFacts) -> Option<Action> {
 /// file alone is restored without a kubelet restart, so this can't fail because of the kubelet.
 fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
     let Some(state) = facts.state else {
-        return Action::LeaveAlone;
+        return match task.goal() {
+            Goal::Restore => Action::Forget,
+            Goal::Revision(_) => Action::LeaveAlone,
+        };
     };
     let aside = Task {
         revision: Revision::NONE,
@@ -185,13 +224,13 @@ fn step_aside(facts: &NodeFacts, task: &Task) -> Action {
             ChangeStep::Watching => Action::Settle,
             ChangeStep::Forward if change.is_repair() => Action::Settle,
             // Files that refer to each other are never left half written.
-            _ if has_provider || change.task == aside => Action::Resume,
+            _ if has_provider => Action::Resume,
             _ if !change.knows(facts.file) => Action::Settle,
-            _ if is_begun => Action::Resume,
+            _ if is_begun || change.task == aside => Action::Resume,
             _ => begin_aside(facts, state, &aside),
         };
     }
-    if state.provider.is_some() || is_as_written(facts.file, state) {
+    if state.provider.is_some() || is_ours(facts, state) {
         return begin_aside(facts, state, &aside);
     }
     if is_replaced(facts.file, state) {

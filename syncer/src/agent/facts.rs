@@ -4,7 +4,33 @@ use globalps_provider::Content;
 
 use crate::delivery::credential_provider::ProviderFacts;
 use crate::node::file::FileSnapshot;
+use crate::node::replace::FileId;
 use crate::node::state::{JournalState, Task};
+
+/// What decides whether the credentials file may be replaced on a node that a daemon updates in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileGuard<'a> {
+    /// Which file it is.
+    pub(crate) found: &'a FileId,
+    /// The file of another program that the controller has confirmed to be no part of an update; empty: none.
+    pub(crate) confirmed: &'a str,
+}
+
+impl NodeFacts<'_> {
+    /// The last file that globalps wrote.
+    pub(super) fn written(&self) -> FileId {
+        let state = self.state.map(|state| &state.written);
+        state.cloned().unwrap_or_default()
+    }
+
+    /// globalps wrote the file, or the controller has confirmed it.
+    pub(super) fn may_replace(&self) -> bool {
+        self.guard.is_none_or(|guard| {
+            let written = self.written();
+            *guard.found == written || guard.found.token(&written) == guard.confirmed
+        })
+    }
+}
 
 /// The input of the decision.
 #[expect(
@@ -19,6 +45,8 @@ pub(crate) struct NodeFacts<'a> {
     pub(crate) is_foreign: bool,
     /// Another program is about to change the file and must find nothing of globalps in it afterwards.
     pub(crate) is_updating: bool,
+    /// A daemon may update the node in place. `None`: no.
+    pub(crate) guard: Option<FileGuard<'a>>,
     /// The state in the journal; `None`: globalps has not changed this node.
     pub(crate) state: Option<&'a JournalState>,
     pub(crate) file: &'a FileSnapshot,

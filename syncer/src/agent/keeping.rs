@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use super::decide::keep;
-use super::facts::NodeFacts;
-use super::{Agent, HALF_WRITTEN};
+use super::decide::{Action, guarded, is_replaceable, keep};
+use super::facts::{FileGuard, NodeFacts};
+use super::{Agent, HALF_WRITTEN, IDLE};
+use crate::cluster::confirmed;
 use crate::delivery::config_file::is_unparsable;
+use crate::delivery::writes::Guard;
 use crate::node::drift::MAX_CONFLICTS;
-use crate::node::file::{self, FileSnapshot};
+use crate::node::file::FileSnapshot;
+use crate::node::replace::read_identified;
 use crate::node::state::NodeError;
 
 impl Agent {
@@ -19,7 +22,7 @@ impl Agent {
         if self.options.restores_only || is_foreign {
             return Ok(None);
         }
-        let Ok(file) = file::read(&self.options.config_file) else {
+        let Ok((file, found)) = read_identified(&self.options.config_file) else {
             return Ok(None);
         };
         if self.may_be_half_written(&file) {
@@ -31,10 +34,16 @@ impl Agent {
         if self.is_half_written(provider.as_ref()) {
             return Ok(Some(HALF_WRITTEN));
         }
-        let action = keep(&NodeFacts {
+        let guard = object.filter(|object| object.spec.updated_in_place);
+        let guard = guard.map(|object| FileGuard {
+            found: &found,
+            confirmed: confirmed(object),
+        });
+        let facts = NodeFacts {
             task: self.assigned.task.as_ref(),
             is_foreign: false,
             is_updating: false,
+            guard,
             state: self.node.state.as_ref(),
             file: &file,
             desired: None,
@@ -45,8 +54,18 @@ impl Agent {
             is_conflict_limit_reached: self.files.drift.is_limit_reached(),
             restores_only: false,
             provider: provider.as_ref(),
+        };
+        let action = keep(&facts).map(|action| guarded(&facts, action));
+        self.files.guard = guard.map(|_| Guard {
+            may_replace: Vec::from_iter(is_replaceable(&facts).then(|| found.clone())),
+            skips: false,
         });
+        let token = found.token(&facts.written());
         match action {
+            Some(Action::Ask) => {
+                self.ask(token);
+                Ok(Some(IDLE))
+            }
             Some(action) => Ok(Some(self.begin(file, action).await?)),
             None => Ok(None),
         }

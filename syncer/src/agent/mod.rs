@@ -27,18 +27,20 @@ use globalps_runtime::backoff::Backoff;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::cluster::{BACKOFF, Cluster, SeenObject, Watched, identity, task};
+use crate::cluster::{BACKOFF, Cluster, SeenObject, Watched, confirmed, identity, task};
+use crate::delivery::writes::Guard;
 use crate::node::drift::Drift;
-use crate::node::file::{self, FileSnapshot};
+use crate::node::file::FileSnapshot;
 use crate::node::journal::Journal;
 use crate::node::kubelet::{Kubelet as _, KubeletUnit};
 use crate::node::lock::NodeLock;
 use crate::node::provider::{Provider, ProviderDisk};
+use crate::node::replace::read_identified;
 use crate::node::state::{JournalState, NodeError, Obstacle, Task};
 use crate::node::systemd::{ProviderFlag, Systemd};
 use crate::report::{StatusReporter, writer};
-use decide::{Action, decide};
-use facts::NodeFacts;
+use decide::{Action, decide, is_replaceable};
+use facts::{FileGuard, NodeFacts};
 use revival::Revival;
 
 /// Pause after an error of the disk, and after one of the system bus.
@@ -116,6 +118,10 @@ struct OwnKubelet {
 /// Changes of the delivered files by other processes.
 struct Files {
     drift: Drift,
+    /// What may be done to the credentials file; `None`: no daemon updates the node.
+    guard: Option<Guard>,
+    /// What the controller is asked for, and since when.
+    asked: Option<(String, Instant)>,
     /// An unparsable file whose writer may not have finished yet.
     half_written: Option<FileSnapshot>,
     /// Provider files whose writer may not have finished yet.
@@ -174,6 +180,8 @@ impl Agent {
             },
             files: Files {
                 drift,
+                guard: None,
+                asked: None,
                 half_written: None,
                 half_written_settings: None,
                 quarantined: None,
@@ -283,7 +291,7 @@ impl Agent {
         }
         let task = self.assigned.task.clone();
         self.take_up_again();
-        let file = file::read(&self.options.config_file)?;
+        let (file, found) = read_identified(&self.options.config_file)?;
         if self.may_be_half_written(&file) {
             return Ok(HALF_WRITTEN);
         }
@@ -305,10 +313,18 @@ impl Agent {
                 .filter(|(revision, _)| *revision == task.revision)
                 .map(|(_, content)| content)
         });
+        let confirmed = object.map_or("", confirmed);
+        let guard = object
+            .filter(|object| object.spec.updated_in_place)
+            .map(|_| FileGuard {
+                found: &found,
+                confirmed,
+            });
         let facts = NodeFacts {
             task: task.as_ref(),
             is_foreign: !foreign_owner.is_empty(),
             is_updating,
+            guard,
             state: self.node.state.as_ref(),
             file: &file,
             desired,
@@ -317,12 +333,20 @@ impl Agent {
                 .is_some_and(|task| self.assigned.superseded == Some(task.revision)),
             restart: self.options.restart && self.kubelet.no_restart.is_none(),
             is_cooled_down: self.kubelet.unit.cooldown().is_zero(),
-            is_watched: self.files.drift.is_watched(),
+            is_watched: self.files.drift.is_watched() && self.is_answered_soon(),
             is_conflict_limit_reached: self.files.drift.is_limit_reached(),
             restores_only: self.options.restores_only,
             provider: provider.as_ref(),
         };
         let action = decide(&facts);
+        self.files.guard = guard.map(|_| Guard {
+            may_replace: Vec::from_iter(is_replaceable(&facts).then(|| found.clone())),
+            skips: is_updating,
+        });
+        let token = found.token(&facts.written());
+        if !matches!(action, Action::Ask) {
+            self.files.asked = None;
+        }
         if self.node.lock.is_none() && action.changes_node() {
             self.acquire_node(true).await;
             return Ok(Duration::ZERO);
@@ -356,6 +380,10 @@ impl Agent {
             }
             Action::Obstructed(obstacle) => {
                 self.report_obstructed(&obstacle);
+                Ok(IDLE)
+            }
+            Action::Ask => {
+                self.ask(token);
                 Ok(IDLE)
             }
             Action::LeaveAlone => {

@@ -1,18 +1,23 @@
 //! Builds the node's reports.
 
 use std::path::Path;
+use std::time::Duration;
 
 use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretStatus, Phase};
 use globalps_core::names::MACHINE_CONFIG_UPDATE;
 use globalps_core::reasons::Reason;
-use globalps_core::rollout::Revision;
+use globalps_core::rollout::{Goal, Revision};
+use tokio::time::Instant;
 
 use super::{Access, Agent};
 use crate::cluster::identity;
 use crate::delivery::config_file::parsed;
 use crate::node::file;
-use crate::node::state::{FailedTask, NodeError};
+use crate::node::state::{FailedTask, NodeError, Task};
 use crate::report::wording;
+
+/// The kubelet keeps what it has read for minutes, so it is unlikely to read the file within this time.
+const SOON: Duration = Duration::from_secs(2);
 
 impl Agent {
     pub(super) fn report_in_force(&mut self) {
@@ -68,11 +73,43 @@ impl Agent {
     }
 
     pub(super) fn report_foreign(&mut self, owner: &str) {
-        let (reason, message) = match owner {
-            MACHINE_CONFIG_UPDATE => (Reason::SteppedAside, wording::stepped_aside().to_owned()),
-            _ => (Reason::ManagedFile, wording::foreign_owner(owner)),
+        let (phase, reason, message) = match owner {
+            MACHINE_CONFIG_UPDATE => (
+                Phase::SteppedAside,
+                Reason::MachineConfigUpdate,
+                wording::stepped_aside().to_owned(),
+            ),
+            _ => (
+                Phase::ForeignOwner,
+                Reason::ManagedFile,
+                wording::foreign_owner(owner),
+            ),
         };
-        self.report(Phase::ForeignOwner, reason, &message);
+        self.report(phase, reason, &message);
+    }
+
+    /// Asks the controller whether the file of another program may be replaced. Its answer wakes this syncer.
+    pub(super) fn ask(&mut self, token: String) {
+        let since = self.files.asked.take().filter(|(asked, _)| *asked == token);
+        let since = since.map_or_else(Instant::now, |(_, since)| since);
+        self.files.asked = Some((token, since));
+        let is_restore = self.assigned.task.as_ref().map(Task::goal) == Some(Goal::Restore);
+        let phase = if is_restore {
+            Phase::Restoring
+        } else {
+            Phase::Syncing
+        };
+        self.report(
+            phase,
+            Reason::WaitingForConfirmation,
+            wording::unconfirmed(),
+        );
+    }
+
+    /// The answer did not take so long that the kubelet may have read the file in between.
+    pub(super) fn is_answered_soon(&self) -> bool {
+        let asked = self.files.asked.as_ref();
+        asked.is_none_or(|(_, since)| since.elapsed() < SOON)
     }
 
     pub(super) fn report_restored(&mut self) {
@@ -153,11 +190,15 @@ impl Agent {
         else {
             return;
         };
+        let reason = reason.into();
+        let asked = self.files.asked.as_ref();
+        let asked = asked.filter(|_| reason == Some(Reason::WaitingForConfirmation));
         let status = NodePullSecretStatus {
             observed_generation: generation,
+            found_file: asked.map_or_else(String::new, |(token, _)| token.clone()),
             restored: phase == Phase::Restored || self.has_no_state(object),
             phase,
-            reason: reason.into().map(String::from).unwrap_or_default(),
+            reason: reason.map(String::from).unwrap_or_default(),
             message: self.options.provider.on_node(message),
             ..self.on_node(object)
         };

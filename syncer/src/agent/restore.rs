@@ -78,6 +78,7 @@ impl Restore {
                 task: Some(&self.task),
                 is_foreign: false,
                 is_updating: false,
+                guard: None,
                 state: Some(&state),
                 file: &file,
                 desired: None,
@@ -95,6 +96,7 @@ impl Restore {
                 path: &path,
                 provider: &self.provider,
                 kubelet: &mut self.unit,
+                guard: None,
             };
             let (is_restore, outcome) = match action {
                 Action::Begin {

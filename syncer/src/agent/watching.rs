@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::{Agent, FLAGS_READ, IDLE};
 use crate::delivery::transaction::Transaction;
+use crate::delivery::writes::Guard;
 use crate::node::state::{ChangeStep, JournalState, NodeError, PendingChange};
 
 /// If the kubelet dies within this time after a change, the change is rolled back.
@@ -81,6 +82,11 @@ impl Agent {
             self.settle()?;
             return Ok(Duration::ZERO);
         };
+        // The file that others wrote since stays.
+        let guard = self.is_updated_in_place().then(|| Guard {
+            may_replace: Vec::new(),
+            skips: true,
+        });
         let Some(mut state) = self.node.state.take() else {
             return Ok(IDLE);
         };
@@ -90,6 +96,7 @@ impl Agent {
             path: &path,
             provider: &provider,
             kubelet: &mut self.kubelet.unit,
+            guard,
         };
         let result = transaction.roll_back(&mut state, error).await;
         self.finish(state, None, result)

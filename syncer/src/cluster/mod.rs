@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus};
 use globalps_core::decode::Item;
-use globalps_core::names::SYNCER_MANAGER;
+use globalps_core::names::{MAY_REPLACE_ANNOTATION, SYNCER_MANAGER};
 use globalps_core::rollout::Revision;
 use globalps_runtime::backoff::Backoff;
-use kube::Client;
 use kube::api::{Api, Patch, PatchParams};
+use kube::{Client, ResourceExt as _};
 use tokio::time::timeout;
 
 pub(crate) use fetch::FetchError;
@@ -92,6 +92,12 @@ pub(crate) fn identity(object: &NodePullSecret) -> (String, i64) {
         meta.uid.clone().unwrap_or_default(),
         meta.generation.unwrap_or_default(),
     )
+}
+
+/// The file of another program that the controller has confirmed to be no part of an update; empty: none.
+pub(crate) fn confirmed(object: &NodePullSecret) -> &str {
+    let value = object.annotations().get(MAY_REPLACE_ANNOTATION);
+    value.map_or("", String::as_str)
 }
 
 /// The object's assignment to the node; `None`: there is none yet.

@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::{BACKOFF, Cluster};
+use super::{BACKOFF, Cluster, confirmed};
 
 /// Longer watches than those of other programs: there is one on each node.
 const LIMITS: Limits = Limits {
@@ -150,7 +150,8 @@ impl Sender {
         self.objects.send_if_modified(|known| {
             let of_work = |object: &NodePullSecret| {
                 let forgets = forget_up_to(object.annotations());
-                (object.uid(), object.metadata.generation, forgets)
+                let confirmed = confirmed(object).to_owned();
+                (object.uid(), object.metadata.generation, forgets, confirmed)
             };
             let is_first = matches!(known, SeenObject::Nothing);
             let is_changed = known.object().map(of_work) != object.as_ref().map(of_work);

@@ -131,6 +131,12 @@ pub(crate) fn is_own(file: &FileSnapshot, state: &JournalState) -> bool {
         && (overridden.iter()).all(|entry| found_keys.contains_key(&entry.canonical_key()))
 }
 
+/// Whether the file contains something that the node's own file did not have.
+pub(crate) fn has_entries_of_its_own(state: &JournalState) -> bool {
+    let content = state.managed.content();
+    content.is_some_and(|content| !only_ours([content], state).entries().is_empty())
+}
+
 /// The managed entries that the node's own file did not have.
 fn only_ours(
     versions: impl IntoIterator<Item = DockerConfig>,

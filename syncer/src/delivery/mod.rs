@@ -4,4 +4,4 @@ pub(crate) mod config_file;
 pub(crate) mod credential_provider;
 mod restart;
 pub(crate) mod transaction;
-mod writes;
+pub(crate) mod writes;

@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use globalps_core::rollout::Goal;
 use tokio::time::sleep;
 
-use super::writes::Writes;
+use super::writes::{Guard, Writes};
 use super::{config_file, credential_provider};
 use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::journal::Journal;
@@ -36,6 +36,8 @@ pub(crate) struct Transaction<'a, K> {
     pub(crate) path: &'a PathBuf,
     pub(crate) provider: &'a Provider,
     pub(crate) kubelet: &'a mut K,
+    /// `None`: no daemon updates the node.
+    pub(crate) guard: Option<Guard>,
 }
 
 impl<K: Kubelet> Transaction<'_, K> {
@@ -146,8 +148,13 @@ impl<K: Kubelet> Transaction<'_, K> {
         }
     }
 
-    fn writes(&self, change: &PendingChange, is_back: bool) -> Writes {
-        Writes::new(self.path, self.provider, change, is_back)
+    fn writes(&self, state: &JournalState, change: &PendingChange, is_back: bool) -> Writes {
+        let guard = self.guard.clone().map(|mut guard| {
+            guard.may_replace.push(state.written.clone());
+            guard.skips |= is_back;
+            guard
+        });
+        Writes::new(self.path, self.provider, change, is_back, guard)
     }
 
     /// Whether the kubelet was started with the current files, and serves.
@@ -186,7 +193,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             None => !file::read(self.path).is_ok_and(|file| file == change.target),
             Some(_) if change.started_from.is_some() => false,
             Some(_) => {
-                let back = self.writes(change, true);
+                let back = self.writes(state, change, true);
                 back.write_files(self.provider).is_ok() && back.write_last(self.provider).is_ok()
             }
         };
@@ -201,11 +208,16 @@ impl<K: Kubelet> Transaction<'_, K> {
         let Some(change) = state.change.clone() else {
             return Ok(ChangeOutcome::InForce);
         };
-        let writes = self.writes(&change, false);
+        let writes = self.writes(state, &change, false);
         let is_new = match writes.write_first(self.provider) {
-            Ok(is_new) => is_new,
+            Ok(written) => {
+                state.written = written.file.unwrap_or(std::mem::take(&mut state.written));
+                written.is_new
+            }
             // Continues after adapting to what was written.
-            Err(error @ NodeError::File(FileError::Changed { .. })) => return Err(error),
+            Err(
+                error @ NodeError::File(FileError::Changed { .. } | FileError::Unconfirmed { .. }),
+            ) => return Err(error),
             Err(error) => {
                 self.end_unwritten(state, &change)?;
                 return Err(error);
@@ -272,10 +284,14 @@ impl<K: Kubelet> Transaction<'_, K> {
     /// These follow the first files by seconds: another process may have written in the meantime.
     fn write_last(&self, state: &mut JournalState, is_back: bool) -> Result<(), NodeError> {
         self.keep_what_others_wrote(state)?;
-        match &state.change {
-            Some(change) => self.writes(change, is_back).write_last(self.provider),
-            None => Ok(()),
+        let Some(change) = &state.change else {
+            return Ok(());
+        };
+        let writes = self.writes(state, change, is_back);
+        if let Some(written) = writes.write_last(self.provider)? {
+            state.written = written;
         }
+        Ok(())
     }
 
     /// Why the provider can't be confirmed, apart from the restart.
@@ -326,9 +342,12 @@ impl<K: Kubelet> Transaction<'_, K> {
         let Some(change) = &state.change else {
             return Ok(ChangeOutcome::InForce);
         };
-        let writes = self.writes(change, true);
-        writes.write_first(self.provider)?;
+        let writes = self.writes(state, change, true);
+        let written = writes.write_first(self.provider)?.file;
         let from = change.back_from.clone();
+        if let Some(written) = written {
+            state.written = written;
+        }
         // Unless its restart was never requested, the kubelet may run with the new content.
         let owed = match &from {
             Some(_) => !self.is_taken_up(from.as_ref(), false).await?,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::provider::Provider;
+use crate::node::replace::{FileId, read_identified, replace_identified};
 use crate::node::state::{InstalledProvider, NodeError, PendingChange};
 
 /// The writes in one direction of a change, in this order.
@@ -17,6 +18,27 @@ pub(super) struct Writes {
     pub(super) installed: Option<InstalledProvider>,
     /// Remove the provider's programs at the end.
     removes_program: bool,
+    /// The credentials file.
+    path: PathBuf,
+    guard: Option<Guard>,
+}
+
+/// What may be done to the credentials file of a node that a daemon may update in place.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    /// The files that may be replaced.
+    pub(crate) may_replace: Vec<FileId>,
+    /// Another one stays, and the rest is done. Otherwise it is an error.
+    pub(crate) skips: bool,
+}
+
+/// What writing the files did.
+#[derive(Default)]
+pub(super) struct Written {
+    /// A file differed.
+    pub(super) is_new: bool,
+    /// Which one the credentials file is now, if it differed.
+    pub(super) file: Option<FileId>,
 }
 
 impl Writes {
@@ -25,8 +47,10 @@ impl Writes {
         provider: &Provider,
         change: &PendingChange,
         is_back: bool,
+        guard: Option<Guard>,
     ) -> Self {
         let places = provider;
+        let credentials = path.to_owned();
         let file = if is_back {
             &change.before
         } else {
@@ -39,6 +63,8 @@ impl Writes {
                 last: Vec::new(),
                 installed: None,
                 removes_program: false,
+                path: credentials,
+                guard,
             };
         };
         let side = if is_back {
@@ -58,6 +84,8 @@ impl Writes {
                 last: vec![file],
                 installed: side.installed.clone(),
                 removes_program: false,
+                path: credentials,
+                guard,
             }
         } else {
             Self {
@@ -68,12 +96,14 @@ impl Writes {
                 first: [file, flags.unwrap_or(config)].into(),
                 installed: None,
                 removes_program: true,
+                path: credentials,
+                guard,
             }
         }
     }
 
-    /// Returns whether a file differed. Durable in either case.
-    pub(super) fn write_first(&self, provider: &Provider) -> Result<bool, NodeError> {
+    /// Durable, whether a file differed or not.
+    pub(super) fn write_first(&self, provider: &Provider) -> Result<Written, NodeError> {
         if self.installed.is_some() {
             provider.install_program()?;
         }
@@ -81,17 +111,46 @@ impl Writes {
     }
 
     /// Writes everything except the programs, which read the data of each revision.
-    pub(super) fn write_files(&self, provider: &Provider) -> Result<bool, NodeError> {
-        let mut is_new = false;
+    pub(super) fn write_files(&self, provider: &Provider) -> Result<Written, NodeError> {
+        let mut written = Written::default();
         for (path, target) in &self.first {
             let is_flags = provider.flags_file().is_some_and(|file| file.here == *path);
-            is_new |= if is_flags && file::read(path)? != *target {
+            written.is_new |= if is_flags && file::read(path)? != *target {
                 provider.write_flags(self.installed.is_some())?
             } else {
-                write(path, target)?
+                self.write(path, target, &mut written.file)?
             };
         }
-        Ok(is_new)
+        Ok(written)
+    }
+
+    /// Makes the file equal to `target`; returns whether it differed. Durable in either case.
+    fn write(
+        &self,
+        path: &Path,
+        target: &FileSnapshot,
+        written: &mut Option<FileId>,
+    ) -> Result<bool, NodeError> {
+        let (seen, id) = read_identified(path)?;
+        if seen == *target {
+            file::sync_parent(path)?;
+            return Ok(false);
+        }
+        let is_credentials = path == self.path;
+        if let Some(guard) = self.guard.as_ref().filter(|_| is_credentials)
+            && !guard.may_replace.contains(&id)
+        {
+            if guard.skips {
+                return Ok(false);
+            }
+            let path = path.to_owned();
+            return Err(FileError::Unconfirmed { path }.into());
+        }
+        let id = replace_identified(path, (&seen, &id), target)?;
+        if is_credentials {
+            *written = Some(id);
+        }
+        Ok(true)
     }
 
     /// Fails if another process has written one of the first files since.
@@ -105,31 +164,22 @@ impl Writes {
         Ok(())
     }
 
-    pub(super) fn write_last(&self, provider: &Provider) -> Result<(), NodeError> {
+    /// Returns which one the credentials file is now, if it differed.
+    pub(super) fn write_last(&self, provider: &Provider) -> Result<Option<FileId>, NodeError> {
         // Another process may have restored the flags or the configuration from what it read before.
         if self.removes_program && provider.installed()?.is_some() {
             let path = provider.flags_file().unwrap_or(&provider.config);
             let path = path.here.clone();
             return Err(FileError::Changed { path }.into());
         }
+        let mut written = None;
         for (path, target) in &self.last {
-            write(path, target)?;
+            self.write(path, target, &mut written)?;
         }
         if self.removes_program {
             provider.remove_program()?;
             provider.write_flags(false)?;
         }
-        Ok(())
+        Ok(written)
     }
-}
-
-/// Makes the file equal to `target`; returns whether it differed. Durable in either case.
-pub(super) fn write(path: &Path, target: &FileSnapshot) -> Result<bool, NodeError> {
-    let seen = file::read(path)?;
-    if seen == *target {
-        file::sync_parent(path)?;
-        return Ok(false);
-    }
-    file::replace_seen(path, &seen, target)?;
-    Ok(true)
 }

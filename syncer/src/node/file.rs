@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// Permission bits of group and others.
 const OTHERS: u32 = 0o077;
 /// Name prefix of temporary files next to the target.
-const TEMP_PREFIX: &str = ".globalps-tmp-";
+pub(super) const TEMP_PREFIX: &str = ".globalps-tmp-";
 
 /// Larger files are not read: the pod's memory is limited, and no kubelet needs one.
 pub(super) const MAX_SIZE: u64 = 4 << 20;
@@ -119,6 +119,10 @@ pub(crate) enum FileError {
     Immutable { path: PathBuf },
     #[error("another process wrote `{path}` at the same time; it was not changed")]
     Changed { path: PathBuf },
+    #[error(
+        "another process wrote `{path}`, and the controller has not confirmed yet that no update runs"
+    )]
+    Unconfirmed { path: PathBuf },
     #[error("{action} `{path}`: {source}")]
     Io {
         action: &'static str,
@@ -135,6 +139,7 @@ impl FileError {
             Self::TooLarge { .. } | Self::WouldBeTooLarge { .. } => Reason::FileTooLarge,
             Self::Immutable { .. } => Reason::ImmutableFile,
             Self::Changed { .. } => Reason::FileError,
+            Self::Unconfirmed { .. } => Reason::WaitingForConfirmation,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::StorageFull => Reason::DiskFull,
                 io::ErrorKind::ReadOnlyFilesystem => Reason::ReadOnlyDisk,
@@ -210,42 +215,13 @@ pub(crate) fn modified(path: &Path) -> Option<SystemTime> {
 /// Makes the file equal to the snapshot. The path always has the complete old or the complete new file, and once this returns the
 /// new one survives a power cut.
 pub(crate) fn replace(path: &Path, target: &FileSnapshot) -> Result<(), FileError> {
-    replace_if(path, target, || Ok(()))
-}
-
-/// Like [`replace`], for a file with other writers: fails if the file no longer equals `seen`. Checks right before the
-/// last step, because the earlier steps may be slow.
-pub(crate) fn replace_seen(
-    path: &Path,
-    seen: &FileSnapshot,
-    target: &FileSnapshot,
-) -> Result<(), FileError> {
-    replace_if(path, target, || {
-        if read(path)? == *seen {
-            Ok(())
-        } else {
-            Err(FileError::Changed {
-                path: path.to_owned(),
-            })
-        }
-    })
-}
-
-fn replace_if(
-    path: &Path,
-    target: &FileSnapshot,
-    may_go_on: impl FnOnce() -> Result<(), FileError>,
-) -> Result<(), FileError> {
     match target {
-        FileSnapshot::Absent => {
-            may_go_on()?;
-            match fs::remove_file(path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(write_error("remove", path)(error));
-                }
-                _ => {}
+        FileSnapshot::Absent => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(write_error("remove", path)(error));
             }
-        }
+            _ => {}
+        },
         FileSnapshot::File {
             bytes,
             mode,
@@ -256,7 +232,6 @@ fn replace_if(
             let temp = path.with_file_name(format!("{TEMP_PREFIX}{name}"));
             #[expect(clippy::disallowed_methods, reason = "`write_temp` synced it")]
             let written = write_temp(&temp, bytes, *mode, (*uid, *gid), path)
-                .and_then(|()| may_go_on())
                 .and_then(|()| fs::rename(&temp, path).map_err(write_error("replace", path)));
             if let Err(error) = written {
                 // The file may not exist; only the original error matters.
@@ -269,7 +244,7 @@ fn replace_if(
 }
 
 /// The error of a replace or remove: the kernel uses one error number for several causes.
-fn write_error<'a>(
+pub(super) fn write_error<'a>(
     action: &'static str,
     path: &'a Path,
 ) -> impl FnOnce(io::Error) -> FileError + 'a {
@@ -287,7 +262,7 @@ fn write_error<'a>(
 }
 
 /// `like` is the file whose extended attributes are kept, including its `SELinux` label and access control list.
-fn write_temp(
+pub(super) fn write_temp(
     temp: &Path,
     bytes: &[u8],
     mode: u32,
@@ -433,25 +408,6 @@ mod tests {
             }
         );
         assert_eq!(names(directory.path()), ["config.json"]);
-    }
-
-    #[test]
-    fn a_file_that_another_process_wrote_meanwhile_is_not_replaced() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("config.json");
-        fs::write(&path, "theirs").unwrap();
-        let theirs = read(&path).unwrap();
-        let ours = FileSnapshot::Absent.with_bytes(b"ours".to_vec());
-        for seen in [FileSnapshot::Absent, ours.clone()] {
-            for target in [FileSnapshot::Absent, ours.clone()] {
-                let error = replace_seen(&path, &seen, &target).unwrap_err();
-                assert!(matches!(error, FileError::Changed { .. }), "{error}");
-                assert_eq!(read(&path).unwrap(), theirs);
-                assert_eq!(names(directory.path()), ["config.json"]);
-            }
-        }
-        replace_seen(&path, &theirs, &ours).unwrap();
-        assert_eq!(read(&path).unwrap(), ours);
     }
 
     #[test]

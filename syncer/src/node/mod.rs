@@ -9,6 +9,7 @@ pub(crate) mod kubelet;
 pub(crate) mod lock;
 pub(crate) mod managed;
 pub(crate) mod provider;
+pub(crate) mod replace;
 pub(crate) mod state;
 pub(crate) mod systemd;
 mod units;

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::file::{FileError, FileSnapshot};
 use super::managed::ManagedEntries;
+use super::replace::FileId;
 
 /// Format version of the state file.
 pub(super) const VERSION: u32 = 1;
@@ -320,6 +321,9 @@ pub(crate) struct JournalState {
     /// Content up to this revision was forgotten on request; 0: none.
     #[serde(default)]
     pub(crate) forgotten: i64,
+    /// The credentials file that globalps wrote last. Unknown after a crash between the write and the journal.
+    #[serde(default, skip_serializing_if = "FileId::is_unknown")]
+    pub(crate) written: FileId,
 }
 
 impl JournalState {
@@ -381,6 +385,7 @@ impl JournalState {
             doubtful: Vec::new(),
             applied: None,
             forgotten: 0,
+            written: FileId::default(),
         }
     }
 

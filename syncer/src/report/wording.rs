@@ -27,6 +27,12 @@ pub(crate) fn stepped_aside() -> &'static str {
      `desiredConfig` equals `currentConfig`"
 }
 
+/// Message while the controller is asked about a file that another program wrote.
+pub(crate) fn unconfirmed() -> &'static str {
+    "another program wrote the kubelet's credentials file; globalps replaces it once the controller has seen that no Machine Config \
+     Daemon updates the node"
+}
+
 /// Message for a node whose state was lost while globalps had entries in its file.
 pub(crate) fn state_lost(keys: &[String]) -> String {
     let keys = keys.join("`, `");

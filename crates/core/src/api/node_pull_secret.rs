@@ -78,6 +78,10 @@ pub struct NodePullSecretSpec {
     #[serde(default)]
     #[schemars(length(max = 253))]
     pub foreign_owner: String,
+    /// A daemon may update this node in place and write the credentials file: the syncer replaces files of others only once the
+    /// controller has seen that no update runs.
+    #[serde(default)]
+    pub updated_in_place: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -138,6 +142,11 @@ pub struct NodePullSecretStatus {
     #[serde(default, deserialize_with = "decode::number")]
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub forgotten_revision: i64,
+    /// Which files of other programs the syncer is about to replace on a node that is updated in place: identities, not content.
+    /// Empty: none. The controller answers in the annotation `globalps.io/may-replace`.
+    #[serde(default)]
+    #[schemars(length(max = 256))]
+    pub found_file: String,
 }
 
 impl NodePullSecretSpec {
@@ -179,6 +188,8 @@ pub enum Phase {
     Restored,
     /// Another program manages the file.
     ForeignOwner,
+    /// Another program updates the node, and the node's own file is back until the end of that.
+    SteppedAside,
     /// The node's label or the node selector excludes it.
     Excluded,
     /// The node is not ready, or its syncer is unresponsive.
@@ -193,7 +204,7 @@ pub enum Phase {
 
 impl Phase {
     /// Every phase of this release.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Pending,
         Self::Syncing,
         Self::Synced,
@@ -202,6 +213,7 @@ impl Phase {
         Self::Restoring,
         Self::Restored,
         Self::ForeignOwner,
+        Self::SteppedAside,
         Self::Excluded,
         Self::Unreachable,
         Self::Unreadable,
@@ -219,6 +231,7 @@ impl Phase {
             Self::Restoring => "Restoring",
             Self::Restored => "Restored",
             Self::ForeignOwner => "ForeignOwner",
+            Self::SteppedAside => "SteppedAside",
             Self::Excluded => "Excluded",
             Self::Unreachable => "Unreachable",
             Self::Unreadable => "Unreadable",

@@ -61,18 +61,18 @@ reasons! {
     DiskFull DriftCorrected DriftRepaired DuplicateCluster Expired ExpiringSoon ExpiringWithinAnHour FileError FileQuarantined
     FileTooLarge Forbidden ForeignProviderConfig ForeignSecret Forgotten Halted Held IdentityAccepted IdentityChanged Immutable
     ImmutableFile InstallForbidden Installing Invalid InvalidRequest InvalidSettings IsHub KeysOfOthers KubeconfigInvalid
-    KubeconfigTooLarge KubeletDidNotStart KubeletDown KubeletRecovered KubeletUnit Listing ManagedFile Merged ModeNarrowed
+    KubeconfigTooLarge KubeletDidNotStart KubeletDown KubeletRecovered KubeletUnit Listing MachineConfigUpdate ManagedFile Merged ModeNarrowed
     NameNotResolved NamespaceForbidden NamespaceNotTrusted NamespacesFailed NamespacesSynced NoAdditional NoCanary NoClusters
     NoDelivery NoDirectory NoGlobalPullSecret NoGlobalps NoImagePullSecret NoKubeconfig NoNodes NoSource NoSyncer NodeFailed
-    NodeFile NodeRolledBack NodesBlocked NodesFailed NodesHaveOld NodesNotRestored NoneExpiring NotARegularFile NotFound
+    NodeFile NodeRolledBack NodesBlocked NodesFailed NodesHaveOld NodesNotRestored NodesUpdating NoneExpiring NotARegularFile NotFound
     NotInstalled NotPermitted NotReachable NotReported NotRunning NotWritten NothingToDo OldForgotten OperatorsFailed OperatorsSynced
     OriginalUnreadable Paused PodsNotCreated ProviderFailed ProviderNotPossible ProviderPathsDiffer Proxy QuotaExceeded
     ReadOnlyDisk ReconcileFailed Rejected Removing ResponseTooLarge RestartDelayed RestartNever RestartNotPossible Restored
     Restoring Revoked RolledBack RolledOut RollingOut RolloutHalted SecretNotRead SelectorInvalid ServerError ServiceAccountMissing
-    SourceAbsent SourceForbidden SourceInvalid SourceMissing SourceUnreadable StateDamaged StateLost StateTooNew SteppedAside
+    SourceAbsent SourceForbidden SourceInvalid SourceMissing SourceUnreadable StateDamaged StateLost StateTooNew
     StillInForce Superseded Synced SyncersRolling SystemBusUnavailable SystemdError TargetTaken Terminating TimedOut Timeout
     TlsFailed TooLarge TooManyAccounts TooManyClusters TooManyReferences Unauthorized Unavailable UnknownAuthority Unreachable
-    Unreadable Valid Verifying VirtualNode WaitingForCanary WaitingForRollout WaitingForSyncers WriteFailed WrongServerName
+    Unreadable Valid Verifying VirtualNode WaitingForCanary WaitingForConfirmation WaitingForRollout WaitingForSyncers WriteFailed WrongServerName
     WrongType
 }
 

@@ -110,6 +110,12 @@ const UPDATE: Finding = warning(
     "it gets its credentials again after the update; `kubectl get node NODE -o yaml` shows the update in its annotations `machineconfiguration.openshift.io/...`",
 );
 
+const CONFIRMATION: Finding = warning(
+    "node-confirmation",
+    "the syncer waits for the controller before it replaces a file that another program wrote",
+    "if this lasts longer than a few seconds, see whether the controller runs: `kubectl globalps status`",
+);
+
 const SYNCING: Of = ("Syncing", "");
 const UNDER_WAY: Of = ("Syncing, Restoring", "");
 const SYNCED: Of = ("Synced", "");
@@ -117,6 +123,7 @@ const DONE: Of = ("Synced, Restored", "");
 const BACK: Of = ("RolledBack", "");
 const FAILS: Of = ("Failed", "");
 const FOREIGN: Of = ("ForeignOwner", "");
+const ASIDE: Of = ("SteppedAside", "");
 
 rows! { /** Of a `NodePullSecret`. */ NODES
     BACK => KubeletDidNotStart, Some(ROLLED_BACK),
@@ -159,11 +166,13 @@ rows! { /** Of a `NodePullSecret`. */ NODES
         "Five conflicts within ten minutes: globalps leaves the file alone until the next revision or `kubectl globalps retry`. With `delivery: CredentialProvider` a kubelet does not start if its flags name an absent file: the syncer still writes absent files again, without a restart, and takes its flags back if it can't or after five more conflicts. Where the process takes out the flags or the configuration, the node gets the credentials file instead";
     FOREIGN => ManagedFile, Some(MANAGED),
         "OpenShift's Machine Config Operator manages the file (an annotation of the Node shows it). globalps never changes such nodes, and they don't block others. Change `openshift-config/pull-secret` instead; the message has the command";
-    FOREIGN => SteppedAside, Some(UPDATE),
-        "The Machine Config Daemon of a HyperShift node updates it and compares the file. globalps has restored the node's own file and continues after the update";
+    ASIDE => MachineConfigUpdate, Some(UPDATE),
+        "The Machine Config Daemon of a HyperShift node updates it and compares the file. globalps has restored the node's own file and continues after the update. This is no failure: rollouts don't wait for the node, `Ready` names it, and nothing is `Degraded` before an hour has passed";
     SYNCING => SecretNotRead, Some(SECRET), "The node can't read the Secret `global-pull-secret`. Content in force stays in force";
     SYNCING => Superseded, None,
         "The assigned revision is no longer available. The node has changed nothing, and gets the newest one";
+    UNDER_WAY => WaitingForConfirmation, Some(CONFIRMATION),
+        "Another program wrote the file of a node that a Machine Config Daemon may update in place. The syncer replaces the file once the controller has seen that no update runs, usually within a second";
     UNDER_WAY => RestartDelayed, None,
         "The file is written. The kubelet was restarted less than 10 seconds ago, so the next restart waits, and later changes share it";
 }

@@ -30,6 +30,7 @@ rows! { /** Of the `GlobalPullSecret`: its nodes. */ ROLLOUT
     (READY, NO) => NoNodes,
         Some(warning("no-nodes", "", "does `spec.nodeSelector` match a Linux node, and is one of them ready? See `kubectl get nodes --show-labels`")),
         "A revision exists, but no node has it";
+    (READY, NO) => NodesUpdating, CONTINUES, "No node has the revision, because a Machine Config Daemon updates the nodes that the message names";
     (READY, NO) => NoDelivery, Some(NO_DELIVERY),
         "No pod gets the credentials: `spec.kubelet.delivery` is `None`, and `spec.imagePullSecrets.enabled` is false";
     (READY, NO) => NoAdditional, None, "There is no additional Secret and no valid source";

@@ -55,6 +55,8 @@ pub enum Progress {
     Failed,
     /// An error of its own blocks the change: a full disk, an unresponsive system bus. It counts towards no limit.
     Blocked,
+    /// Another program changes the member and reports the end. It counts towards no limit, is no error, and nobody waits for it.
+    Aside,
     /// Its object was deleted, so its last assignment is not known. It may be in the middle of a change and counts as
     /// unavailable, but gets no assignment until it has reported.
     Unknown,
@@ -226,6 +228,11 @@ impl Member {
         }
     }
 
+    /// Another program changes it. If that can't be written, its agent doesn't know, and it has an error instead.
+    pub fn is_aside(&self) -> bool {
+        self.at_goal() == Some(Progress::Aside) && !self.is_refused()
+    }
+
     /// It has reached its goal. If its assignment was revoked meanwhile, it must report again.
     fn has_confirmed(&self) -> bool {
         self.at_goal() == Some(Progress::Done) && self.is_up_to_date
@@ -251,7 +258,7 @@ impl Member {
         self.is_revoked || self.is_blocked() || self.has_failed_before || self.refused.is_some()
     }
 
-    /// The rollout doesn't wait for it: it is absent, unresponsive, foreign, skipped or blocked, or its assignment can't be written.
+    /// The rollout doesn't wait for it: it is absent, unresponsive, foreign, aside, skipped or blocked, or its assignment can't be written.
     pub fn is_passed_over(&self) -> bool {
         self.not_ready.is_some() || self.is_left_out()
     }
@@ -261,6 +268,7 @@ impl Member {
             || self.is_foreign()
             || self.is_skipped
             || self.is_blocked()
+            || self.is_aside()
             || self.is_refused()
     }
 

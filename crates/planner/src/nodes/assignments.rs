@@ -115,6 +115,7 @@ pub(super) fn missing(
         // What it has is unknown until it has reported, unless it joined just now.
         revoked: restores && state.was_there || state.may_have_something,
         foreign_owner: state.node.file_owner.to_owned(),
+        updated_in_place: state.node.is_updated_in_place(),
         ..NodePullSecretSpec::default()
     })
 }
@@ -122,10 +123,13 @@ pub(super) fn missing(
 /// The owner of the node's file has changed, outside every limit: an update of the node waits for nobody. After the update the node
 /// gets what it had.
 fn with_new_owner(state: &NodeState, now: Timestamp) -> Option<NodePullSecretSpec> {
-    let object = state.object.filter(|_| state.has_new_owner)?;
-    Some(NodePullSecretSpec {
+    let object = state.object?;
+    let is_of_pool = state.node.is_updated_in_place();
+    let is_due = state.has_new_owner || object.spec.updated_in_place != is_of_pool;
+    is_due.then(|| NodePullSecretSpec {
         assigned_at: Some(Time(now)),
         foreign_owner: state.node.file_owner.to_owned(),
+        updated_in_place: is_of_pool,
         ..object.spec.clone()
     })
 }
@@ -149,6 +153,7 @@ fn assigned(state: &NodeState, goal: Goal, now: Timestamp) -> NodePullSecretSpec
         failed_revision_id: failed.id,
         kubelet_version: state.node.kubelet_version.to_string(),
         foreign_owner: state.node.file_owner.to_owned(),
+        updated_in_place: state.node.is_updated_in_place(),
     }
 }
 
@@ -257,6 +262,7 @@ mod tests {
             failed_revision_id: RevisionId::UNKNOWN,
             kubelet_version: "v1.36.3".to_owned(),
             foreign_owner: MACHINE_CONFIG_OPERATOR.to_owned(),
+            updated_in_place: false,
         };
         let goal = Goal::Revision(revision_of_test(6));
         let found = of(&snapshot, "a", |it, now| assigned(it, goal, now));

@@ -114,7 +114,7 @@ fn member(state: &NodeState, goal: Goal, soaks: bool) -> Member {
             Some((goal, Progress::Foreign))
         } else if node.is_updating() && !restores || has_new_owner {
             // It is left alone until the end of the update, or this plan writes its object.
-            Some((goal, Progress::Blocked))
+            Some((goal, Progress::Aside))
         } else if state.object.is_none() && restores {
             // What is on it is unknown.
             let unknown = (Goal::Revision(Revision::NONE), Progress::Blocked);
@@ -145,13 +145,19 @@ fn member(state: &NodeState, goal: Goal, soaks: bool) -> Member {
         member.retry = false;
         return member;
     }
+    if member.at_goal() == Some(Progress::Aside) && state.is_updated_too_long {
+        member.assigned = Some((goal, Progress::Blocked));
+    }
     let is_left = match member.assigned {
         // Its own restart makes it NotReady for a moment.
         Some((_, Progress::InFlight | Progress::Soaking)) => member.is_timed_out(),
         _ => {
             member.not_ready.is_some()
                 || member.is_unresponsive()
-                || matches!(member.at_goal(), Some(Progress::Failed | Progress::Blocked))
+                || matches!(
+                    member.at_goal(),
+                    Some(Progress::Failed | Progress::Blocked | Progress::Aside)
+                )
         }
     };
     if is_abandoned && is_left {

@@ -4,6 +4,7 @@ mod abandoned;
 pub mod absence;
 mod assignments;
 pub mod clock;
+mod confirmations;
 mod course;
 pub mod forget;
 pub mod input;

@@ -84,6 +84,11 @@ impl NodeView {
         self.file_owner == MACHINE_CONFIG_OPERATOR
     }
 
+    /// It is of a pool whose nodes a Machine Config Daemon may update in place. Before its first update nothing tells it from others.
+    pub(super) fn is_updated_in_place(&self) -> bool {
+        self.labels.is_of_pool
+    }
+
     /// The Machine Config Daemon updates it.
     pub(super) fn is_updating(&self) -> bool {
         !self.file_owner.is_empty() && !self.is_foreign()

@@ -8,6 +8,7 @@ use globalps_core::rollout::{Goal, Member, rejection};
 
 use super::abandoned::no_longer_abandoned;
 use super::assignments::{Batch, assignments};
+use super::confirmations::{Confirmation, confirmations};
 pub use super::course::{Aim, Hold};
 use super::course::{Course, course, keeps_selector};
 use super::forget::{Forget, forget, to_annotate};
@@ -44,6 +45,8 @@ pub struct Plan {
     pub removes_agents: bool,
     /// `NodePullSecret`s to write: node and spec, in this order.
     pub assignments: Vec<(String, NodePullSecretSpec)>,
+    /// Files of others that syncers may replace, if no update of the node has begun.
+    pub confirmations: Vec<Confirmation>,
     /// Nodes with the permission of a cleanup that is over: their next write ends it.
     pub no_longer_abandoned: BTreeSet<String>,
     /// Whether earlier content may be forgotten.
@@ -208,6 +211,7 @@ impl Judgement<'_> {
             removes_agents: agents.has_leftovers
                 && (written.removes_agents || course.aim == Aim::Nothing),
             assignments: Vec::new(),
+            confirmations: Vec::new(),
             no_longer_abandoned: BTreeSet::new(),
             forget: Forget::NotAsked,
         };
@@ -250,6 +254,7 @@ impl Judgement<'_> {
         plan.forget = forget(config, recorded, goal, additional, is_halted);
         let annotated = to_annotate(nodes, plan.forget, &plan.assignments);
         plan.assignments.extend(annotated);
+        plan.confirmations = confirmations(&states, &plan.assignments);
         plan
     }
 }

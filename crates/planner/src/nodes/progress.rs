@@ -6,6 +6,7 @@
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects))]
 
 use globalps_core::api::{NodePullSecret, NodePullSecretStatus, Phase};
+use globalps_core::names::MACHINE_CONFIG_UPDATE;
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::{self, Goal, Progress, Revision, UNRESPONSIVE_AFTER};
 use jiff::{SignedDuration, Timestamp};
@@ -120,7 +121,10 @@ impl<'a> Case<'a> {
             (Phase::RolledBack, _) => Progress::Failed,
             // The only one that the change itself may have caused.
             (Phase::Failed, _) if status.reason == Reason::KubeletDown => Progress::Failed,
-            (Phase::Failed | Phase::ForeignOwner, _) => Progress::Blocked,
+            (Phase::SteppedAside, _) if self.object.spec.foreign_owner == MACHINE_CONFIG_UPDATE => {
+                Progress::Aside
+            }
+            (Phase::Failed | Phase::ForeignOwner | Phase::SteppedAside, _) => Progress::Blocked,
             // It has changed nothing.
             (Phase::Syncing, _) if status.reason == Reason::Superseded => Progress::Blocked,
             _ if self.is_bootstrapping() => Progress::Bootstrapping,

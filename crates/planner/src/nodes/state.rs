@@ -3,7 +3,7 @@
 use globalps_core::api::{
     DeliveryType, GlobalPullSecretSpec, NodePullSecret, NodePullSecretStatus, Phase,
 };
-use globalps_core::names::{requested_retry, shortened_retry};
+use globalps_core::names::{MACHINE_CONFIG_UPDATE, requested_retry, shortened_retry};
 use globalps_core::rollout::{self, Goal, Progress, Refused, Revision, UNRESPONSIVE_AFTER};
 use globalps_provider::{MIN_KUBELET_FOR_SCOPES, kubelet_version};
 use jiff::SignedDuration;
@@ -13,6 +13,9 @@ use super::clock::up_to_date;
 use super::input::{NodeView, PullSecrets, Recorded, Snapshot, is_selected, is_skipped};
 use super::node::is_abandoned;
 use super::progress::{Case, Context, Judged, is_at_rest, is_retry_due, unassigned};
+
+/// An update of a node, with its drain and restart, is over before.
+const LONGEST_UPDATE: SignedDuration = SignedDuration::from_hours(1);
 
 /// A node, as far as it does not depend on its goal.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub struct NodeState<'a> {
     pub(super) is_retry_due: bool,
     /// Its object needs the present owner of its file.
     pub(super) has_new_owner: bool,
+    /// It has been left alone for an update for so long that somebody should look at it.
+    pub(super) is_updated_too_long: bool,
     /// Its syncer needs an object, and there is none.
     pub(super) lacks_object: bool,
     /// It may have had an assignment by a deleted object.
@@ -160,6 +165,14 @@ impl<'a> NodeState<'a> {
             is_retry_due: object
                 .is_some_and(|object| is_retry_due(object, &clock.leader, clock.uptime)),
             has_new_owner: object.is_some_and(|object| has_new_owner(object, node)),
+            is_updated_too_long: object.is_some_and(|object| {
+                // A new leader has seen it for less time than the one before, whose time may be wrong: this only names the node.
+                let assigned_at = object.spec.assigned_at.as_ref();
+                let by_time = assigned_at.map(|at| clock.now.duration_since(at.0));
+                let seen = clock.assigned_for(object);
+                !object.spec.foreign_owner.is_empty()
+                    && by_time.unwrap_or_default().max(seen) >= LONGEST_UPDATE
+            }),
             lacks_object: object.is_none() && is_wanted,
             may_have_something,
             was_there: snapshot.is_in_force() && !clock.leader.saw_join(node),
@@ -248,9 +261,12 @@ fn in_place(recorded: &Recorded, object: &NodePullSecret, node: &NodeView) -> Op
     is_in_place.then_some(status.revision)
 }
 
-/// The owner of the node's file has changed since its object was written. A node that is being restored needs none.
+/// The owner of the node's file has changed since its object was written. A node that is being restored needs to know only of
+/// updates.
 fn has_new_owner(object: &NodePullSecret, node: &NodeView) -> bool {
-    object.spec.foreign_owner != node.file_owner && !object.spec.restore
+    let spec = &object.spec;
+    let is_of_update = [&*spec.foreign_owner, node.file_owner].contains(&MACHINE_CONFIG_UPDATE);
+    spec.foreign_owner != node.file_owner && (!spec.restore || is_of_update)
 }
 
 /// The node has reported that it has nothing: without an assignment, or with one whose content was replaced before it fetched it.
@@ -284,6 +300,10 @@ pub fn failure(snapshot: &Snapshot, name: &str) -> String {
             "it does not stay Ready and unchanged: `minReadySeconds` has not passed once since the change"
                 .to_owned()
         }
+        Phase::SteppedAside => format!(
+            "{}: its update has lasted for more than an hour: {}",
+            status.phase, status.message
+        ),
         _ => format!("{}: {}", status.phase, status.message),
     });
     let failed = object.spec.failed();

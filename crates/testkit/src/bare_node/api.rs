@@ -10,8 +10,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use globalps_core::checksum::add_checksum;
 use globalps_core::names::{
-    DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, GROUP, NAMESPACE, REVISION_ANNOTATION,
-    REVISION_ID_ANNOTATION, VERSION,
+    DATA_KEY, DELIVERY_ANNOTATION, GLOBAL_SECRET, GROUP, MAY_REPLACE_ANNOTATION, NAMESPACE,
+    REVISION_ANNOTATION, REVISION_ID_ANNOTATION, VERSION,
 };
 use globalps_fake_api::{FakeApi, Fault, failure};
 use globalps_provider::Delivery;
@@ -37,6 +37,10 @@ pub struct Ask {
     pub kubelet_version: &'static str,
     /// The program that manages the file; empty: none.
     pub foreign_owner: &'static str,
+    /// A daemon may update the node in place.
+    pub updated_in_place: bool,
+    /// The files of others that the syncer may replace; empty: none.
+    pub may_replace: String,
 }
 
 /// The API server's response for a Secret.
@@ -91,11 +95,13 @@ impl Ask {
             "kind": "NodePullSecret",
             "metadata": {
                 "uid": "5f0c8ab2-0000-4000-8000-000000000001", "generation": self.generation,
+                "annotations": {MAY_REPLACE_ANNOTATION: self.may_replace},
             },
             "spec": {
                 "revision": self.revision.unwrap_or(0), "revisionId": REVISION_ID,
                 "restore": self.revision.is_none(),
                 "kubeletVersion": self.kubelet_version, "foreignOwner": self.foreign_owner,
+                "updatedInPlace": self.updated_in_place,
             },
         })
     }

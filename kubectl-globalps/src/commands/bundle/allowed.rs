@@ -26,7 +26,7 @@ const LABEL_PREFIXES: [&str; 6] = [
     "node-role.kubernetes.io/",
     "topology.kubernetes.io/",
 ];
-const ANNOTATIONS: [&str; 28] = [
+const ANNOTATIONS: [&str; 29] = [
     names::REVISION_ANNOTATION,
     names::REVISION_ID_ANNOTATION,
     names::CANARY_PASSED_ANNOTATION,
@@ -36,6 +36,7 @@ const ANNOTATIONS: [&str; 28] = [
     names::REJECTED_ANNOTATION,
     names::RETRY_ANNOTATION,
     names::FORGET_ANNOTATION,
+    names::MAY_REPLACE_ANNOTATION,
     names::LEADER_ANNOTATION,
     names::ACCOUNT_ANNOTATION,
     names::CONFIG_FILE_ANNOTATION,

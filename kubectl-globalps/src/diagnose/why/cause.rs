@@ -333,6 +333,10 @@ impl Evidence<'_> {
         let node = &self.pod.node;
         let (command, hint) = match (self.adding.without_effect(), &lag.phase) {
             (Some(why), _) => (String::new(), why),
+            (None, Phase::SteppedAside) => (
+                format!("kubectl globalps status --node {} --watch", quoted(node)),
+                "a Machine Config Daemon updates the node, which gets its credentials again afterwards".to_owned(),
+            ),
             (None, _) if lag.is_left_out() => (
                 "kubectl globalps status -o wide".to_owned(),
                 "it shows why the node gets nothing: excluded, not selected, unsupported, or its file is another program's".to_owned(),

@@ -86,11 +86,11 @@ impl Lag {
 
     /// Whether no rollout reaches the node in its present state.
     pub(super) fn is_left_out(&self) -> bool {
-        use Phase::{Excluded, ForeignOwner, Unreadable, Unsupported};
+        use Phase::{Excluded, ForeignOwner, SteppedAside, Unreadable, Unsupported};
         self.is_absent
             || matches!(
                 self.phase,
-                Excluded | ForeignOwner | Unreadable | Unsupported
+                Excluded | ForeignOwner | SteppedAside | Unreadable | Unsupported
             )
     }
 }

@@ -4,7 +4,9 @@ use globalps_core::api::Phase;
 
 use super::conditions::{NAMESPACES, left_in_namespaces, of_conditions};
 use super::verdict::{PAUSED, REMOVED, restored, synced};
-use super::{Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, STALE, Status, current, missing};
+use super::{
+    Current, FOLLOW, NO_CONFIGURATION, Row, SKIP, STALE, Status, current, missing, only_aside,
+};
 use crate::cluster::{FINALIZERS, Facts, NOT_INSTALLED};
 use crate::terminal::layout::nodes;
 use crate::view::members::{Member as _, Verdict};
@@ -69,6 +71,7 @@ pub(crate) fn advice(facts: &Facts, status: &Status) -> Option<(String, &'static
                     "they get the credentials when they are ready again",
                 )
             }
+            _ if let Some(advice) = only_aside(status) => advice,
             _ if let Some(advice) = of_conditions(reported) => advice,
             _ => ("the rollout is in progress".to_owned(), FOLLOW),
         },

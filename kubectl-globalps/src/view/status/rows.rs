@@ -165,6 +165,7 @@ pub(crate) fn stage(phase: &Phase) -> Stage {
             Stage::Failed
         }
         Phase::Syncing | Phase::Restoring => Stage::Progressing,
+        Phase::SteppedAside => Stage::Aside,
         Phase::Other(_) => Stage::Unknown,
         Phase::Unreachable => Stage::Unreachable,
         Phase::Pending => Stage::Pending,

@@ -909,6 +909,45 @@ fn what_slows_a_rollout_is_named_and_stops_a_wait_only_at_last() {
     }
 }
 
+#[test]
+fn a_wait_ends_when_only_updated_nodes_are_left() {
+    let progressing = |value, reason: &str| Condition {
+        reason: reason.to_owned(),
+        ..condition(condition::PROGRESSING, value, "")
+    };
+    let complete = || progressing("False", "Complete");
+    #[rustfmt::skip]
+    let cases = [
+        ("updated", Phase::SteppedAside, complete(), true),
+        ("updated, and others change", Phase::SteppedAside, progressing("True", "RollingOut"), false),
+        ("behind", Phase::Syncing, complete(), false),
+    ];
+    for (case, phase, progressing, is_over) in cases {
+        let mut facts = facts(vec![progressing]);
+        for (name, phase) in [("node-1", phase), ("node-2", Phase::Synced)] {
+            facts
+                .node_secrets
+                .insert(name, node_secret(2, true, phase, 2));
+        }
+        let status = Status::of(&facts, now());
+        assert!(!status.ready, "{case}: a node does not have it");
+        let expected = if is_over {
+            Verdict::Done
+        } else {
+            Verdict::Going
+        };
+        let verdict = verdict(&facts, NodesGoal::Synced, &status);
+        assert_eq!(verdict, expected, "{case}");
+        let (message, _) = advice(&facts, &status).unwrap();
+        let is_named = message == "only nodes are left that are being updated: node-1";
+        assert_eq!(is_named, case != "behind", "{case}");
+        assert_eq!(
+            (status.counts.failed, status.counts.progressing),
+            (0, u32::from(case == "behind"))
+        );
+    }
+}
+
 /// The node sends no heartbeat.
 fn lose(facts: &mut Facts, name: &str) {
     let node = NodeFacts {

@@ -8,7 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::ResourceExt as _;
 
 use super::{
-    Current, FOLLOW, LEFT, NO_CONFIGURATION, Row, Status, current, find, has_failed, left, reported,
+    Current, FOLLOW, LEFT, NO_CONFIGURATION, Row, Status, current, find, has_failed, left,
+    only_aside, reported,
 };
 use crate::cluster::facts::{Facts, Sight};
 use crate::view::members::{self, Member as _, Verdict};
@@ -113,6 +114,9 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
                 return stuck(format!("{what}: {}", said(bad)), hint);
             }
             if status.ready {
+                return Verdict::Done;
+            }
+            if is_complete(reported) && only_aside(status).is_some() {
                 return Verdict::Done;
             }
             let in_flight = |row: &Row| row.phase == Phase::Syncing;

@@ -9,6 +9,7 @@ use super::*;
 use crate::delivery::config_file::rebase;
 use crate::delivery::credential_provider::Unused;
 use crate::node::provider::{HostPath, Provider, ProviderDisk};
+use crate::node::replace::{FileId, identify};
 use crate::node::state::ProviderChange;
 
 const OURS: &str = r#"{"auths":{"r":{"auth":"dTpw"}}}"#;
@@ -131,6 +132,7 @@ fn facts<'a>(
         task,
         is_foreign: false,
         is_updating: false,
+        guard: None,
         state,
         file,
         desired,
@@ -835,6 +837,98 @@ fn an_update_finds_the_nodes_own_file_and_none_changes_it() {
             };
             assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
         }
+    }
+}
+
+#[test]
+fn a_file_of_others_is_replaced_once_the_controller_has_confirmed_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("config.json");
+    std::fs::write(&path, OWN).unwrap();
+    let found = identify(&path).unwrap();
+    std::fs::write(&path, "").unwrap();
+    let other = identify(&path).unwrap();
+    let absent = identify(&directory.path().join("absent")).unwrap();
+    let token = found.token(&FileId::default());
+    let with = |written: &FileId, step: Option<ChangeStep>| {
+        let mut state = synced(OWN);
+        state.written = written.clone();
+        state.change = step.map(|step| PendingChange {
+            target: file(OWN_AND_OURS),
+            before: file(OWN),
+            ..with_step(step)
+        });
+        Some(state)
+    };
+    let (begun, repaired) = (
+        format!("{OWN_AND_OURS}, restart"),
+        format!("{OWN_AND_OURS}, restart, drift"),
+    );
+    let forward = Some(ChangeStep::Forward);
+    #[rustfmt::skip]
+    let cases = [
+        ("the first file", None, &found, "", "Ask"),
+        ("confirmed", None, &found, &*token, &*begun),
+        ("another one was", None, &other, &token, "Ask"),
+        ("as globalps wrote it", with(&found, None), &found, "", &repaired),
+        ("drift", with(&other, None), &found, "", "Ask"),
+        ("confirmed drift", with(&other, None), &found, &token, &repaired),
+        ("it was absent before, too", with(&other, None), &absent, &absent.token(&found), "Ask"),
+        ("absent again", with(&other, None), &absent, &absent.token(&other), &repaired),
+        ("written during a change", with(&other, forward), &found, "", "Ask"),
+        ("confirmed during it", with(&other, forward), &found, &token, "Resume"),
+        ("a rollback leaves it", with(&other, Some(ChangeStep::Back)), &found, "", "Resume"),
+    ];
+    for (sentence, state, found, confirmed, expected) in cases {
+        let (task, desired, file) = (task(1), content(OURS), file(OWN));
+        let facts = NodeFacts {
+            guard: Some(FileGuard { found, confirmed }),
+            ..facts(Some(&task), state.as_ref(), &file, Some(&desired))
+        };
+        assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
+        assert_eq!(
+            is_replaceable(&facts),
+            expected != "Ask" && !sentence.starts_with("a rollback"),
+            "{sentence}"
+        );
+    }
+}
+
+#[test]
+fn a_restore_during_an_update_writes_over_nothing_of_others() {
+    let theirs = r#"{"auths":{"s":{"auth":"bmV3"}}}"#;
+    let restored = format!("{OWN}, no restart");
+    let mut same = synced(OWN_AND_OURS);
+    same.snapshot = file(OWN_AND_OURS);
+    for (sentence, state, found, expected) in [
+        ("nothing of globalps is there", None, OWN, "Forget"),
+        (
+            "its entries are",
+            Some(synced(OWN)),
+            OWN_AND_OURS,
+            &*restored,
+        ),
+        (
+            "the update wrote the file",
+            Some(synced(OWN)),
+            theirs,
+            "Forget",
+        ),
+        // Only its identity could tell whose it is.
+        (
+            "it means the same without globalps",
+            Some(same),
+            OWN_AND_OURS,
+            "Forget",
+        ),
+    ] {
+        let (restore, file) = (task(0), file(found));
+        let facts = NodeFacts {
+            is_foreign: true,
+            is_updating: true,
+            ..facts(Some(&restore), state.as_ref(), &file, None)
+        };
+        assert_eq!(in_one_line(decide(&facts)), expected, "{sentence}");
     }
 }
 

@@ -9,7 +9,6 @@ use globalps_provider::{Content, ProviderConfig, render_data, trials};
 use globalps_core::rollout::{Revision, RevisionId};
 
 use super::*;
-use crate::delivery::writes::write;
 use crate::node::managed::ManagedEntries;
 use crate::node::provider::HostPath;
 use crate::node::state::{InstalledProvider, ProviderChange, Superseded, Task};
@@ -139,6 +138,7 @@ impl Node {
             path: &self.path,
             provider: &self.provider,
             kubelet,
+            guard: None,
         }
     }
 }
@@ -675,7 +675,8 @@ impl Node {
     /// The files that the change writes before others.
     fn write_first(&self, change: &PendingChange) -> Writes {
         let mut kubelet = Fake::default();
-        let writes = self.transaction(&mut kubelet).writes(change, true);
+        let state = JournalState::new(FileSnapshot::Absent, 0);
+        let writes = self.transaction(&mut kubelet).writes(&state, change, true);
         writes.write_first(&self.provider).unwrap();
         writes
     }
@@ -852,10 +853,11 @@ async fn an_interrupted_setup_or_removal_has_at_most_one_restart() {
                     node.write_all(&change);
                 }
                 let transaction = node.transaction(&mut kubelet);
-                let writes = transaction.writes(&change, false);
+                let state = JournalState::new(FileSnapshot::Absent, 0);
+                let writes = transaction.writes(&state, &change, false);
                 node.provider.install_program().unwrap();
                 for (path, target) in writes.first.iter().chain(&writes.last).take(written) {
-                    write(path, target).unwrap();
+                    file::replace(path, target).unwrap();
                 }
                 let was_asked = started_from.is_some();
                 (change.step, change.started_from) = (step, started_from);
@@ -909,7 +911,7 @@ async fn a_rotation_without_restart_rolls_back_on_a_wrong_answer() {
         };
         let mut change = node.change(true);
         node.write_all(&change);
-        write(&node.provider.data.here, &older.data).unwrap();
+        file::replace(&node.provider.data.here, &older.data).unwrap();
         let provider = change.provider.as_mut().unwrap();
         provider.target = provider.before.clone();
         provider.before.installed = Some(older.clone());
@@ -972,7 +974,7 @@ async fn a_damaged_trial_and_a_trial_of_the_same_data_are_retried() {
         }
         let mut change = node.change(true);
         node.write_all(&change);
-        write(&data, &FileSnapshot::Absent).unwrap();
+        file::replace(&data, &FileSnapshot::Absent).unwrap();
         let provider = change.provider.as_mut().unwrap();
         provider.target = provider.before.clone();
         change.before = image(Some(OLD));

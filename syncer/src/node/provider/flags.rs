@@ -4,6 +4,7 @@ use globalps_provider::{FlagsError, add_flags, remove_flags};
 
 use super::{HostPath, Provider, SET_UP};
 use crate::node::file::{self, FileError, FileSnapshot};
+use crate::node::replace::replace_seen;
 use crate::node::state::Obstacle;
 
 impl Provider {
@@ -64,7 +65,7 @@ impl Provider {
             file::sync_parent(&file.here)?;
             return Ok(false);
         }
-        file::replace_seen(&file.here, &seen, &target)?;
+        replace_seen(&file.here, &seen, &target)?;
         Ok(true)
     }
 

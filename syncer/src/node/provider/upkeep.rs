@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Provider, ProviderDisk, Way};
 use crate::node::file::{self, FileError, FileSnapshot};
+use crate::node::replace::replace_seen;
 use crate::node::state::InstalledProvider;
 
 impl Provider {
@@ -49,7 +50,7 @@ impl Provider {
 
     fn write_absent(&self, installed: &InstalledProvider) -> Result<(), FileError> {
         let write = |path: &Path, content: FileSnapshot| match file::read(path)? {
-            FileSnapshot::Absent => file::replace_seen(path, &FileSnapshot::Absent, &content),
+            FileSnapshot::Absent => replace_seen(path, &FileSnapshot::Absent, &content).map(drop),
             FileSnapshot::File { .. } => Ok(()),
         };
         if self.programs().any(|path| !path.is_file()) {

@@ -488,6 +488,14 @@ fn a_cluster_is_done_when_its_globalps_reports_the_content() {
             "Failed RolledBack",
         ),
         (
+            "all its nodes are updated",
+            has(),
+            reported("7", "False", "NodesUpdating"),
+            a(),
+            nodes,
+            "Syncing NodesUpdating",
+        ),
+        (
             "a full disk",
             has(),
             reported("7", "False", "NodesBlocked"),
