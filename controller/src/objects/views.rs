@@ -1,7 +1,10 @@
 //! Kubernetes objects, reduced to the fields that the controller needs. The full types, with everything that a pod can have,
 //! would take a twentieth of the program.
 
+use std::collections::BTreeMap;
+
 use globalps_core::api::ProviderPaths;
+use globalps_core::hypershift::HASH_LABEL;
 use globalps_core::{decode, machine_config};
 use globalps_manifests::provider_paths_of;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -33,6 +36,12 @@ impl DaemonSetView {
         }
     }
 
+    /// `HyperShift`'s own controller writes it. The label stays, whoever applies the object too.
+    pub(crate) fn is_hypershifts(&self) -> bool {
+        let labels = &self.spec.template.metadata.labels;
+        labels.contains_key(HASH_LABEL)
+    }
+
     /// The credential provider directories that its pods mount.
     pub(crate) fn provider_paths(&self) -> Option<ProviderPaths> {
         let containers = self.spec.template.spec.containers.iter();
@@ -50,7 +59,14 @@ struct PodOwnerFields {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct PodTemplateFields {
+    metadata: TemplateMetadata,
     spec: PodSpecFields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateMetadata {
+    labels: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

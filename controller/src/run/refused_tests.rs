@@ -10,10 +10,10 @@ use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_ROLLED_OUT_ANNOTATION, ADDITIONAL_SECRET,
     CANARY_PASSED_ANNOTATION, CHECKSUM_KEY, CONTENT_SINCE_ANNOTATION, DATA_KEY,
     DELIVERY_ANNOTATION, FORGET_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
-    LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX, PROVIDER_SINCE_ANNOTATION, REJECTED_ANNOTATION,
-    REJECTED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION, REVISION_ID_ANNOTATION,
-    ROLLED_OUT_ANNOTATION, ROLLED_OUT_REVISION_ANNOTATION, ROLLED_OUT_SECRET, SCOPED_KEY,
-    STATE_SECRET, history_secret,
+    LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX, PROVIDER_SINCE_ANNOTATION, RECORD_SECRET,
+    REJECTED_ANNOTATION, REJECTED_KEY, RESTORING_ANNOTATION, REVISION_ANNOTATION,
+    REVISION_ID_ANNOTATION, ROLLED_OUT_ANNOTATION, ROLLED_OUT_REVISION_ANNOTATION,
+    ROLLED_OUT_SECRET, SCOPED_KEY, STATE_SECRET, history_secret,
 };
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::Revision;
@@ -164,6 +164,7 @@ fn list_all(controller: &mut Controller, api: &FakeApi, additional: ObjectState<
     let mut global = secrets(GLOBAL_SECRET);
     global.retain(|it| it.metadata.name.as_deref() == Some(GLOBAL_SECRET));
     events.extend(list(global).map(CacheEvent::Global));
+    events.extend(list(stored(api, &secret_path(RECORD_SECRET))).map(CacheEvent::Record));
     events.extend(list(stored(api, &secret_path(ROLLED_OUT_SECRET))).map(CacheEvent::RolledOut));
     events.extend(list(stored(api, CONFIG)).map(CacheEvent::Config));
     events.extend(list(secrets(STATE_SECRET)).map(CacheEvent::State));

@@ -154,6 +154,7 @@ fn assigned(state: &NodeState, goal: Goal, now: Timestamp) -> NodePullSecretSpec
         kubelet_version: state.node.kubelet_version.to_string(),
         foreign_owner: state.node.file_owner.to_owned(),
         updated_in_place: state.node.is_updated_in_place(),
+        observed: None,
     }
 }
 
@@ -263,6 +264,7 @@ mod tests {
             kubelet_version: "v1.36.3".to_owned(),
             foreign_owner: MACHINE_CONFIG_OPERATOR.to_owned(),
             updated_in_place: false,
+            observed: None,
         };
         let goal = Goal::Revision(revision_of_test(6));
         let found = of(&snapshot, "a", |it, now| assigned(it, goal, now));

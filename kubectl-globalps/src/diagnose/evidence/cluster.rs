@@ -163,7 +163,7 @@ async fn restarts(
     }
     let secrets = tokio::try_join!(
         slots(cluster, gps.spec.history_limit),
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::in_force(cluster),
     );
     let Some((slots, Some(global))) = allowed(secrets)? else {
         return Ok(None);

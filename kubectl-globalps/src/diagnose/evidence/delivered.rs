@@ -4,7 +4,7 @@ use globalps_core::api::{Attach, GlobalPullSecret, ImagePullSecrets};
 use globalps_core::names;
 use globalps_core::namespaces::{Selected, Selection, config_of, is_marked_excluded, parts_of};
 use globalps_dockerconfig::{DockerConfig, attempts};
-use globalps_provider::{Content, Delivery, Pattern};
+use globalps_provider::{Content, Delivery};
 use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, Secret};
 use kube::Api;
 
@@ -348,7 +348,7 @@ fn keyrings(content: &Content, namespace: &str, title: &str) -> Vec<Keyring> {
 mod tests {
     use super::*;
     use globalps_dockerconfig::{Entry, parse};
-    use globalps_provider::{PodIdentity, Scope, ScopedConfig};
+    use globalps_provider::{Pattern, PodIdentity, Scope, ScopedConfig};
 
     fn config(entries: &[(&str, &str)]) -> DockerConfig {
         let entries: Vec<String> = entries
