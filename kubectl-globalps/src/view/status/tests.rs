@@ -927,7 +927,7 @@ fn a_wait_ends_when_only_updated_nodes_are_left() {
         for (name, phase) in [("node-1", phase), ("node-2", Phase::Synced)] {
             facts
                 .node_secrets
-                .insert(name, node_secret(2, true, phase, 2));
+                .insert(name, node_secret(3, true, phase, 3));
         }
         let status = Status::of(&facts, now());
         assert!(!status.ready, "{case}: a node does not have it");
@@ -1268,7 +1268,7 @@ fn a_node_counts_by_its_phase() {
     assert_eq!(
         count(&rows),
         Counts {
-            total: 11,
+            total: 12,
             synced: 1,
             progressing: 3,
             failed: 4,
