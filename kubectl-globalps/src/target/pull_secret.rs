@@ -44,7 +44,7 @@ pub(crate) async fn in_force(cluster: &Cluster<'_>) -> Result<Option<Secret>> {
     if global.as_ref().is_some_and(|secret| !is_others(secret)) {
         return Ok(global);
     }
-    // Who may not read it sees what everybody does.
+    // A user who may not read it sees the other one.
     let record = get(cluster, names::RECORD_SECRET).await;
     Ok(allowed(record)?.flatten().or(global))
 }

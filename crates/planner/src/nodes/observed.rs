@@ -7,24 +7,13 @@ use globalps_core::api::{NodePullSecretSpec, Observed};
 use globalps_core::rollout::{Goal, Revision};
 use globalps_dockerconfig::{DockerConfig, Entry, parse};
 
-use super::input::Nodes;
+use super::input::{Merged, Nodes};
 use crate::content::secret::Global;
 
-/// Most registries that a node is told to look for after a removal.
+/// Most registries that a node looks for after a removal.
 const GONE: usize = 1000;
 /// Longest name of one.
 const NAME: usize = 512;
-
-/// The Secret `global-pull-secret` of another program.
-#[derive(Clone, Debug)]
-pub struct Merged {
-    /// Of the Secret.
-    pub uid: String,
-    /// Of the Secret.
-    pub resource_version: String,
-    /// Its credentials; `None`: it has none that can be read.
-    pub content: Option<DockerConfig>,
-}
 
 /// What nodes with the goal should have.
 pub(super) struct Target {
@@ -76,7 +65,7 @@ impl Target {
         observed.unwrap_or_default()
     }
 
-    /// Completes these assignments, and assigns it to the nodes that were told something else.
+    /// Completes these assignments, and assigns it to the nodes that have something else.
     pub(super) fn assign(
         &self,
         assignments: &mut Vec<(String, NodePullSecretSpec)>,
@@ -105,7 +94,7 @@ impl Target {
 }
 
 /// Whether a kubelet has the same from both, as far as the revision says. `is_whole`: nothing else may be there, so that a
-/// registry that was removed is not taken for one of the original.
+/// registry that was removed is not treated as one of the original.
 fn has(merged: Option<&DockerConfig>, wanted: &DockerConfig, is_whole: bool) -> bool {
     let there = merged
         .map(DockerConfig::by_canonical_key)
@@ -185,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_told_the_version_that_has_the_revision() {
+    fn nodes_get_the_version_that_has_the_revision() {
         let three = "a=1:Synced b=1:Synced c=1:Syncing";
         for (case, merged, expected) in [
             ("all at once, before it is merged", A, "a=2 b=2 c=2"),
@@ -216,7 +205,9 @@ mod tests {
 
     #[test]
     fn a_late_node_is_blocked_and_not_revoked() {
-        let snapshot = observing(found(A), Some(global(1, A)), "a=1:Syncing.FileOutdated", "");
+        const A_MERGED: &str = r#"{"auths":{"a":{"auth":"dTpw"},"o":{"auth":"dTpw"}}}"#;
+        let in_force = Some(global(1, A_MERGED));
+        let snapshot = observing(found(A), in_force, "a=1:Syncing.FileOutdated", A_MERGED);
         let mut late = snapshot.clone();
         let clock = late.clock.leader.to_mut();
         let objects = snapshot.nodes.objects.values().map(|object| &**object);
