@@ -235,7 +235,7 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     tracing::info!(node = args.node_name, file = %args.node.config_file.display(), "started");
     let mut agent = agent::Agent::new(options, cluster, args.node.systemd());
     // File writes are never interrupted: they contain no await.
-    until_stopped(&mut stop, agent.run()).await
+    until_stopped(&mut stop, Box::pin(agent.run())).await
 }
 
 async fn observe(args: ObserveArgs) -> anyhow::Result<ExitCode> {

@@ -67,13 +67,7 @@ impl Cache {
                 spec,
                 deviation,
                 is_missing: config.is_none() && self.config_unreadable().is_none(),
-                unreadable: self
-                    .config_unreadable()
-                    .map(ToString::to_string)
-                    .or_else(|| {
-                        let refused = self.refused_delivery();
-                        refused.map(str::to_owned)
-                    }),
+                unreadable: self.why_not_in_force(),
                 is_known: self.configured().is_some(),
                 restore_is_meant,
                 forget_request: config.and_then(|config| forget_up_to(config.annotations())),
@@ -133,6 +127,12 @@ impl Cache {
         }
     }
 
+    /// Why the newest configuration is not in force, as a clause.
+    fn why_not_in_force(&self) -> Option<String> {
+        let unreadable = self.config_unreadable().map(ToString::to_string);
+        unreadable.or_else(|| self.refused_delivery().map(str::to_owned))
+    }
+
     /// Who else writes a node's file doesn't matter where it is only read.
     fn node_views(&self) -> Cow<'_, BTreeMap<String, Box<NodeView>>> {
         let live = &self.nodes.live;
@@ -141,7 +141,9 @@ impl Cache {
             return Cow::Borrowed(live);
         }
         let mut views = live.clone();
-        views.values_mut().for_each(|node| node.file_owner = "");
+        for node in views.values_mut() {
+            node.file_owner = "";
+        }
         Cow::Owned(views)
     }
 

@@ -156,6 +156,12 @@ pub(super) fn ready(
             ),
         };
     }
+    in_force(revision, counts)
+}
+
+/// How many nodes have the revision, and which ones nobody waits for.
+fn in_force(revision: i64, counts: &NodeCounts) -> Statement {
+    let status = counts.status;
     let mut message = format!(
         "revision {revision} is in force on {} of {} nodes",
         status.synced, status.total
@@ -175,7 +181,7 @@ pub(super) fn ready(
         } else {
             Reason::NodesUpdating
         };
-        return no(reason, message);
+        return statement(condition::READY, "False", reason, message);
     }
     statement(condition::READY, "True", Reason::Synced, message)
 }

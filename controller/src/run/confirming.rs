@@ -13,11 +13,11 @@ impl Controller {
     /// update soon. Returns whether nothing is left to answer.
     pub(super) async fn confirm(&mut self, plan: &Plan) -> bool {
         let applier = Arc::clone(&self.applier);
-        let nodes = &self.cache;
+        let cache = &self.cache;
         let calls = plan.confirmations.iter().filter_map(|confirmation| {
             let node = &confirmation.node;
-            let uid = nodes.node_uid(node)?.to_owned();
-            let object = nodes.node_pull_secrets.get(node);
+            let uid = cache.node_uid(node)?.to_owned();
+            let object = cache.node_pull_secrets.get(node);
             let notes = Notes {
                 ends_abandonment: false,
                 forgets: plan.forget.of_node(object.map(AsRef::as_ref)),

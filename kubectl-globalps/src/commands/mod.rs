@@ -34,7 +34,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit> {
     let flags = &cli.connection;
     block_on(async {
         match &cli.command {
-            Command::Add(args) => add::run(args, flags, printer).await,
+            Command::Add(args) => Box::pin(add::run(args, flags, printer)).await,
             Command::Status(args) => status::run(args, flags, printer).await,
             Command::List(args) => list::run(args, flags, printer).await,
             Command::Diff(args) => diff::run(args, flags, printer).await,
@@ -47,7 +47,7 @@ pub(crate) fn run(cli: &Cli, printer: &Printer) -> Result<Exit> {
             Command::Fleet(args) => fleet::run(args, flags, printer).await,
             Command::Images(args) => Box::pin(images::run(args, printer)).await,
             Command::Install(args) => install::run(args, flags, printer).await,
-            Command::Uninstall(args) => uninstall::run(args, flags, printer).await,
+            Command::Uninstall(args) => Box::pin(uninstall::run(args, flags, printer)).await,
             Command::Migrate(args) => migrate::run(args, flags, printer).await,
             Command::Validate(args) => validate::run(args, printer),
             Command::Explain(args) => explain::run(args, flags, printer).await,

@@ -1,6 +1,7 @@
 //! The agent's loop on the node: observe, decide, act, report.
 
 mod access;
+mod acting;
 mod applying;
 mod decide;
 mod desired;
@@ -357,46 +358,6 @@ impl Agent {
         if action.restarts(self.node.state.as_ref()) && self.has_moved().await? {
             return Ok(Duration::ZERO);
         }
-        match action {
-            Action::Idle => {
-                self.report_waiting();
-                Ok(IDLE)
-            }
-            Action::Fetch => {
-                let pause = self.fetch(task.as_ref()).await;
-                Ok(pause.min(self.revive().await))
-            }
-            Action::Revive => Ok(self.revive().await),
-            Action::Resume => self.resume(file).await,
-            begun @ Action::Begin { .. } => self.begin(file, begun).await,
-            Action::Settle => {
-                self.settle()?;
-                Ok(Duration::ZERO)
-            }
-            Action::Reject(failure) => {
-                self.report_failure(&failure);
-                self.uphold_provider()?;
-                Ok(IDLE)
-            }
-            Action::Obstructed(obstacle) => {
-                self.report_obstructed(&obstacle);
-                Ok(IDLE)
-            }
-            Action::Ask => {
-                self.ask(token);
-                Ok(IDLE)
-            }
-            Action::LeaveAlone => {
-                self.report_foreign(foreign_owner);
-                Ok(IDLE)
-            }
-            Action::GiveUp => self.give_up(task),
-            Action::Confirm => self.confirm().await,
-            Action::Forget => self.forget(),
-            Action::StandBy => {
-                self.report_standing_by();
-                Ok(IDLE)
-            }
-        }
+        self.act(action, file, token, task, foreign_owner).await
     }
 }

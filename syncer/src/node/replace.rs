@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -102,7 +102,7 @@ fn replace(
 }
 
 fn replace_by(
-    temp: &PathBuf,
+    temp: &Path,
     path: &Path,
     (seen, known): (&FileSnapshot, Option<&FileId>),
     target: &FileSnapshot,

@@ -199,12 +199,12 @@ mod tests {
         })
     }
 
-    fn named_version(version: &str) -> Option<Observed> {
-        Some(Observed {
+    fn named_version(version: &str) -> Observed {
+        Observed {
             uid: "u".to_owned(),
             resource_version: version.to_owned(),
             gone: Vec::new(),
-        })
+        }
     }
 
     fn auths(entries: &[(&str, &str)]) -> String {
@@ -215,13 +215,13 @@ mod tests {
         format!(r#"{{"auths":{{{}}}}}"#, entries.join(","))
     }
 
-    fn file(text: &str) -> Result<FileSnapshot, FileError> {
-        Ok(FileSnapshot::File {
+    fn file(text: &str) -> FileSnapshot {
+        FileSnapshot::File {
             bytes: text.as_bytes().to_vec(),
             mode: 0o600,
             uid: 0,
             gid: 0,
-        })
+        }
     }
 
     fn secret(version: &str, revision: Option<Revision>) -> KnownSecret {
@@ -256,21 +256,21 @@ mod tests {
         }));
         #[rustfmt::skip]
         let cases = [
-            ("the file has it", named_version("5"), &v5, file(&all), "Synced", ""),
-            ("in another spelling, and more", named_version("5"), &v5, file(&spelled), "Synced", ""),
-            ("an old password", named_version("5"), &v5, file(&old), "Syncing", "FileOutdated"),
-            ("a registry is missing", named_version("5"), &v5, file(&less), "Syncing", "FileOutdated"),
-            ("no file", named_version("5"), &v5, Ok(FileSnapshot::Absent), "Syncing", "FileOutdated"),
-            ("no JSON", named_version("5"), &v5, file("x"), "Syncing", "FileUnusable"),
-            ("one bad entry", named_version("5"), &v5, file(r#"{"auths":{"a":{"auth":"*"}}}"#), "Syncing", "FileUnusable"),
-            ("another version", named_version("5"), &other, file(&all), "Syncing", "WaitingForMerge"),
-            ("no version is named", None, &v5, file(&all), "Syncing", "WaitingForMerge"),
-            ("nor in an empty name", Some(Observed::default()), &v5, file(&all), "Syncing", "WaitingForMerge"),
-            ("globalps' own Secret", None, &secret("7", Some(own)), file(&all), "Synced", ""),
-            ("of another revision", None, &secret("7", Some(earlier)), file(&all), "Syncing", "WaitingForMerge"),
-            ("no Secret", named_version("5"), &KnownSecret::Absent, file(&all), "Syncing", "WaitingForMerge"),
-            ("it is not known", named_version("5"), &unknown, file(&all), "Syncing", "SecretNotRead"),
-            ("it is damaged", named_version("5"), &damaged, file(&all), "Syncing", "SecretNotRead"),
+            ("the file has it", Some(named_version("5")), &v5, Ok(file(&all)), "Synced", ""),
+            ("in another spelling, and more", Some(named_version("5")), &v5, Ok(file(&spelled)), "Synced", ""),
+            ("an old password", Some(named_version("5")), &v5, Ok(file(&old)), "Syncing", "FileOutdated"),
+            ("a registry is missing", Some(named_version("5")), &v5, Ok(file(&less)), "Syncing", "FileOutdated"),
+            ("no file", Some(named_version("5")), &v5, Ok(FileSnapshot::Absent), "Syncing", "FileOutdated"),
+            ("no JSON", Some(named_version("5")), &v5, Ok(file("x")), "Syncing", "FileUnusable"),
+            ("one bad entry", Some(named_version("5")), &v5, Ok(file(r#"{"auths":{"a":{"auth":"*"}}}"#)), "Syncing", "FileUnusable"),
+            ("another version", Some(named_version("5")), &other, Ok(file(&all)), "Syncing", "WaitingForMerge"),
+            ("no version is named", None, &v5, Ok(file(&all)), "Syncing", "WaitingForMerge"),
+            ("nor in an empty name", Some(Observed::default()), &v5, Ok(file(&all)), "Syncing", "WaitingForMerge"),
+            ("globalps' own Secret", None, &secret("7", Some(own)), Ok(file(&all)), "Synced", ""),
+            ("of another revision", None, &secret("7", Some(earlier)), Ok(file(&all)), "Syncing", "WaitingForMerge"),
+            ("no Secret", Some(named_version("5")), &KnownSecret::Absent, Ok(file(&all)), "Syncing", "WaitingForMerge"),
+            ("it is not known", Some(named_version("5")), &unknown, Ok(file(&all)), "Syncing", "SecretNotRead"),
+            ("it is damaged", Some(named_version("5")), &damaged, Ok(file(&all)), "Syncing", "SecretNotRead"),
         ];
         for (case, observed, secret, file, phase, reason) in cases {
             let status = judged(&assigned(observed), secret, &file);
@@ -311,18 +311,18 @@ mod tests {
             (
                 "it is still there",
                 &["quay.io"][..],
-                file(&text),
+                Ok(file(&text)),
                 "Restoring",
             ),
-            ("it is gone", &["r:5000"], file(&text), "Restored"),
-            ("nothing is to go", &[], file(&text), "Restored"),
+            ("it is gone", &["r:5000"], Ok(file(&text)), "Restored"),
+            ("nothing is to go", &[], Ok(file(&text)), "Restored"),
             (
                 "the file too",
                 &["quay.io"],
                 Ok(FileSnapshot::Absent),
                 "Restored",
             ),
-            ("nobody knows", &["quay.io"], file("x"), "Restoring"),
+            ("nobody knows", &["quay.io"], Ok(file("x")), "Restoring"),
         ] {
             let status = judged(&restore(gone), &KnownSecret::Absent, &found);
             assert_eq!(status.phase.as_str(), phase, "{case}");
@@ -331,7 +331,7 @@ mod tests {
         let none = judged(
             &object(NodePullSecretSpec::default()),
             &KnownSecret::Absent,
-            &file(&text),
+            &Ok(file(&text)),
         );
         assert_eq!((none.phase, none.restored), (Phase::Pending, true));
     }

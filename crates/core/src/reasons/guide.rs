@@ -43,7 +43,7 @@ sections! {
     "node-file-unusable":
         "Another program writes the file, and a kubelet ignores all of it: it is no JSON, or one entry is invalid. The node's message says which.";
     "node-merge":
-        "HyperShift's controller merges `additional-pull-secret` with the original pull secret into `global-pull-secret`. Until then no node can have the new content. If it takes longer than a minute, the controller can't use the pull secret, or does not run: `kubectl globalps check` names what it is known to reject.";
+        "HyperShift's controller merges `additional-pull-secret` with the original pull secret into `global-pull-secret`. Until then no node can have the new content. If it takes longer than a minute, HyperShift's controller can't use the pull secret, or does not run. Its log is on the management cluster.";
     "node-provider":
         "The credential provider can't be set up on this node, so it keeps the credentials file; the line has the node's message. The causes: the kubelet is too old; globalps can't set its flags (the message has the reason); or the program can't run in the flags' directory (a mount with `noexec`, a read-only file system, a symbolic link). If the distribution sets the flags itself, set their values in `spec.kubelet.credentialProvider`.";
     "node-provider-config":

@@ -128,7 +128,7 @@ const UNUSABLE: Finding = error(
 const UNMERGED: Finding = warning(
     "node-merge",
     "Secret `global-pull-secret` does not have the pull secret's content yet",
-    "HyperShift's controller merges it: `kubectl globalps check` shows what it can't use",
+    "HyperShift's controller merges it, usually within seconds; its log on the management cluster shows what keeps it",
 );
 
 const SYNCING: Of = ("Syncing", "");

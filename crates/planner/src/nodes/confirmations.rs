@@ -83,6 +83,8 @@ mod tests {
             .collect()
     }
 
+    type Change = Box<dyn Fn(&mut Snapshot)>;
+
     fn object(
         snapshot: &mut Snapshot,
         change: impl FnOnce(&mut globalps_core::api::NodePullSecret),
@@ -103,7 +105,7 @@ mod tests {
         assert_eq!(found(|_| ()), ["a 1.2"]);
         assert_eq!(found(answer("1.1")), ["a 1.2"], "another file was answered");
         #[rustfmt::skip]
-        let cases: [(&str, Box<dyn Fn(&mut Snapshot)>); 6] = [
+        let cases: [(&str, Change); 6] = [
             ("answered", Box::new(answer("1.2"))),
             ("nothing found", Box::new(|it| object(it, |it| it.status.as_mut().unwrap().found_file.clear()))),
             ("of another assignment", Box::new(|it| object(it, |it| it.status.as_mut().unwrap().observed_generation -= 1))),

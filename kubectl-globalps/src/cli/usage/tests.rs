@@ -132,7 +132,7 @@ fn help_is_no_error() {
         ("status --staus", true),
     ] {
         let words = std::iter::once("kubectl-globalps").chain(line.split_whitespace());
-        let error = Cli::of(words.map(Into::into)).err().expect(line);
+        let error = Cli::of(words.map(OsString::from)).expect_err(line);
         assert_eq!(message(&error).is_some(), is_error, "{line}");
     }
 }
