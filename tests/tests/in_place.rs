@@ -17,8 +17,9 @@ const POLL: Duration = Duration::from_millis(10);
 const REGISTRY: &str = "added.example.com";
 /// Longest pause of the daemon between two steps.
 const PAUSE: Duration = Duration::from_millis(700);
-/// The entries are back after the end of an update, where nobody killed a program.
 const SOON: Duration = Duration::from_secs(1);
+/// The entries are back after the end of an update, where nobody killed a program: within 0.1 s on an idle machine.
+const AT_MOST: Duration = Duration::from_secs(10);
 /// The same after a kill: a standby takes over.
 const AFTER_A_KILL: Duration = Duration::from_secs(90);
 
@@ -79,7 +80,7 @@ fn an_update_is_told_and_no_failure(
     let starts = product.kubelet_starts(node).unwrap();
     daemon.begin().unwrap();
     let status = product.wait_phase(node, "SteppedAside").unwrap();
-    assert_eq!(status["reason"], "MachineConfigUpdate");
+    assert_eq!(status["reason"], "UpdatedInPlace");
     daemon.compare(&file(0, 0o644)).unwrap();
     wait("the name of the node", POLL, || {
         let (_, _, message) = product.condition("Ready")?;
@@ -151,7 +152,7 @@ fn updates_at_random_moments(
         begun.elapsed().as_secs(),
         longest.as_millis(),
     );
-    assert!(longest < SOON || asked.is_some(), "{longest:?}");
+    assert!(longest < AT_MOST || asked.is_some(), "{longest:?}");
     // Each update and each rotation changes the content in force once, and restarts are shared.
     let most = usize::try_from(updates + rotations).unwrap();
     assert!(more <= most, "{more} kubelet starts");

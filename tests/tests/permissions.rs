@@ -40,6 +40,8 @@ const COPY: &str = "globalps-olm.pull";
 /// Permissions that no request needs: part of the permission as printed, and why it exists.
 #[rustfmt::skip]
 const UNUSED: &[(&str, &str)] = &[
+    ("`global-pull-secret-record`", "only with `delivery: Observe`, as in `observe.rs`"),
+    ("globalps-observer", "only with `delivery: Observe`, as in `observe.rs`"),
     ("globalps-controller: patch globalps.io/nodepullsecrets/status", "a client that creates a Role must have its rights"),
     ("globalps-controller: get /secrets `global-pull-secret", "a client that creates a Role must have its rights"),
     ("secrets `additional-pull-secret-history-", "the used part of the history depends on `historyLimit`"),

@@ -68,6 +68,8 @@ const KINDS: [(&str, &str, &[&str]); 5] = [
             "spec.template.spec.containers[].imagePullPolicy",
             "spec.template.spec.containers[].resources.limits",
             "spec.template.spec.containers[].resources.requests",
+            // Of the observer. Another agent would only fail.
+            "spec.template.spec.containers[].volumeMounts[].readOnly",
             "spec.template.spec.hostNetwork",
             "spec.template.spec.imagePullSecrets",
             "spec.template.spec.priorityClassName",

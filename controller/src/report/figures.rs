@@ -219,7 +219,7 @@ mod tests {
         for (node, reason, expected) in [
             ("a=5:ForeignOwner", "ConflictLimit", 1),
             ("a=5:ForeignOwner", "ManagedFile", 0),
-            ("a=5:SteppedAside", "MachineConfigUpdate", 0),
+            ("a=5:SteppedAside", "UpdatedInPlace", 0),
             ("-a=5:ForeignOwner", "ConflictLimit", 0),
             ("a=5:Synced", "", 0),
         ] {

@@ -8,6 +8,7 @@ mod facts;
 mod failing;
 mod groups;
 mod named;
+mod not_synced;
 mod of_node;
 mod of_pod;
 mod other;

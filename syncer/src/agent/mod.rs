@@ -121,7 +121,7 @@ struct Files {
     drift: Drift,
     /// What may be done to the credentials file; `None`: no daemon updates the node.
     guard: Option<Guard>,
-    /// What the controller is asked for, and since when.
+    /// The question to the controller, and since when it waits.
     asked: Option<(String, Instant)>,
     /// An unparsable file whose writer may not have finished yet.
     half_written: Option<FileSnapshot>,

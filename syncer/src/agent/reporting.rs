@@ -76,7 +76,7 @@ impl Agent {
         let (phase, reason, message) = match owner {
             MACHINE_CONFIG_UPDATE => (
                 Phase::SteppedAside,
-                Reason::MachineConfigUpdate,
+                Reason::UpdatedInPlace,
                 wording::stepped_aside().to_owned(),
             ),
             _ => (
@@ -106,7 +106,7 @@ impl Agent {
         );
     }
 
-    /// The answer did not take so long that the kubelet may have read the file in between.
+    /// The answer came before the kubelet may have read the file again.
     pub(super) fn is_answered_soon(&self) -> bool {
         let asked = self.files.asked.as_ref();
         asked.is_none_or(|(_, since)| since.elapsed() < SOON)

@@ -17,7 +17,7 @@ use super::file::{
 /// How often the file may change while it is read, or while what came out goes back.
 const MEANWHILE: usize = 5;
 
-/// Which file is at a path, without its content: whoever writes it or changes its mode gives it another one. Empty: unknown.
+/// Which file is at a path, without its content: a write or another mode gives it another one. Empty: unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileId(String);
 

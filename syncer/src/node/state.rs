@@ -32,9 +32,7 @@ pub(crate) enum NodeError {
     Unit(String),
     #[error("`{path}` has version {found}, newer than this syncer's {VERSION}: use a newer syncer")]
     Newer { path: PathBuf, found: u32 },
-    #[error(
-        "`{path}` is damaged; nothing was changed: repair the file, or move it away to start without it"
-    )]
+    #[error("`{path}` is damaged; nothing was changed: repair it, or move it away to begin again")]
     Damaged { path: PathBuf },
     #[error("{}", .0.message)]
     Provider(Obstacle),

@@ -61,7 +61,7 @@ reasons! {
     DiskFull DriftCorrected DriftRepaired DuplicateCluster Expired ExpiringSoon ExpiringWithinAnHour FileError FileOutdated
     FileQuarantined FileTooLarge FileUnusable Forbidden ForeignProviderConfig ForeignSecret Forgotten Halted Held IdentityAccepted IdentityChanged Immutable
     ImmutableFile InstallForbidden Installing Invalid InvalidRequest InvalidSettings IsHub KeysOfOthers KubeconfigInvalid
-    KubeconfigTooLarge KubeletDidNotStart KubeletDown KubeletRecovered KubeletUnit Listing MachineConfigUpdate ManagedFile Merged ModeNarrowed
+    KubeconfigTooLarge KubeletDidNotStart KubeletDown KubeletRecovered KubeletUnit Listing ManagedFile Merged ModeNarrowed
     NameNotResolved NamespaceForbidden NamespaceNotTrusted NamespacesFailed NamespacesSynced NoAdditional NoCanary NoClusters
     NoDelivery NoDirectory NoGlobalPullSecret NoGlobalps NoImagePullSecret NoKubeconfig NoNodes NoSource NoSyncer NodeFailed
     NodeFile NodeRolledBack NodesBlocked NodesFailed NodesHaveOld NodesNotRestored NodesUpdating NoneExpiring NotARegularFile NotFound
@@ -72,7 +72,7 @@ reasons! {
     SourceAbsent SourceForbidden SourceInvalid SourceMissing SourceUnreadable StateDamaged StateLost StateTooNew
     StillInForce Superseded Synced SyncersRolling SystemBusUnavailable SystemdError TargetTaken Terminating TimedOut Timeout
     TlsFailed TooLarge TooManyAccounts TooManyClusters TooManyReferences Unauthorized Unavailable UnknownAuthority Unreachable
-    Unreadable Valid Verifying VirtualNode WaitingForCanary WaitingForConfirmation WaitingForMerge WaitingForRollout WaitingForSyncers
+    Unreadable UpdatedInPlace Valid Verifying VirtualNode WaitingForCanary WaitingForConfirmation WaitingForMerge WaitingForRollout WaitingForSyncers
     WriteFailed WrongServerName
     WrongType
 }

@@ -181,7 +181,7 @@ rows! { /** Of a `NodePullSecret`. */ NODES
         "Five conflicts within ten minutes: globalps leaves the file alone until the next revision or `kubectl globalps retry`. With `delivery: CredentialProvider` a kubelet does not start if its flags name an absent file: the syncer still writes absent files again, without a restart, and takes its flags back if it can't or after five more conflicts. Where the process takes out the flags or the configuration, the node gets the credentials file instead";
     FOREIGN => ManagedFile, Some(MANAGED),
         "OpenShift's Machine Config Operator manages the file (an annotation of the Node shows it). globalps never changes such nodes, and they don't block others. Change `openshift-config/pull-secret` instead; the message has the command";
-    ASIDE => MachineConfigUpdate, Some(UPDATE),
+    ASIDE => UpdatedInPlace, Some(UPDATE),
         "The Machine Config Daemon of a HyperShift node updates it and compares the file. globalps has restored the node's own file and continues after the update. This is no failure: rollouts don't wait for the node, `Ready` names it, and nothing is `Degraded` before an hour has passed";
     SYNCING => SecretNotRead, Some(SECRET), "The node can't read the Secret `global-pull-secret`. Content in force stays in force";
     SYNCING => Superseded, None,

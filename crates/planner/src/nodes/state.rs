@@ -53,7 +53,7 @@ pub struct NodeState<'a> {
     pub(super) is_retry_due: bool,
     /// Its object needs the present owner of its file.
     pub(super) has_new_owner: bool,
-    /// It has been left alone for an update for so long that somebody should look at it.
+    /// It has been left alone for an update for longer than an update takes, so that the user should look at it.
     pub(super) is_updated_too_long: bool,
     /// Its syncer needs an object, and there is none.
     pub(super) lacks_object: bool,

@@ -1,6 +1,5 @@
 //! The likely cause, and the command that fixes it. Pure.
 
-use globalps_core::api::Phase;
 use globalps_registry::{Pull, RegistryError, public_images, registry_name};
 use serde::Serialize;
 
@@ -9,7 +8,6 @@ use super::commands::{CommandTarget, go_back, widen};
 use super::facts::{Lag, PodSeen};
 use super::failing::{Failing, Said, Use};
 use crate::diagnose::tried::{NoReference, Origin, Tried};
-use crate::error::quoted;
 use crate::registry::{Purpose, failure, missing_flag, suspicion};
 use crate::view::commands::{Login, add};
 
@@ -315,48 +313,6 @@ impl Evidence<'_> {
             (String::new(), hint.to_owned())
         };
         self.of(Code::RateLimited, message, command, &hint)
-    }
-
-    /// Why the node gets no credentials of globalps and the pod no Secret with them; `None` if one of them does.
-    fn unreached(&self) -> Option<String> {
-        let gps = self.adding.gps.as_ref()?;
-        self.lag.filter(|lag| lag.is_left_out())?;
-        let node = &self.pod.node;
-        (!gps.spec.image_pull_secrets.enabled).then(|| {
-            format!(
-                "`{node}` gets nothing of globalps: `kubectl globalps status -o wide` shows why"
-            )
-        })
-    }
-
-    fn not_synced(&self, lag: &Lag) -> Cause {
-        let node = &self.pod.node;
-        let (command, hint) = match (self.adding.without_effect(), &lag.phase) {
-            (Some(why), _) => (String::new(), why),
-            (None, Phase::SteppedAside) => (
-                format!("kubectl globalps status --node {} --watch", quoted(node)),
-                "a Machine Config Daemon updates the node, which gets its credentials again afterwards".to_owned(),
-            ),
-            (None, _) if lag.is_left_out() => (
-                "kubectl globalps status -o wide".to_owned(),
-                "it shows why the node gets nothing: excluded, not selected, unsupported, or its file is another program's".to_owned(),
-            ),
-            (None, Phase::Failed | Phase::RolledBack) => (
-                format!("kubectl globalps retry {} --wait", quoted(node)),
-                "`kubectl globalps status` has the reason: fix it first".to_owned(),
-            ),
-            _ if lag.is_paused => ("kubectl globalps resume --wait".to_owned(), String::new()),
-            _ => (
-                format!("kubectl globalps status --node {} --wait", quoted(node)),
-                "the rollout reaches it; `kubectl globalps check` shows what is in its way"
-                    .to_owned(),
-            ),
-        };
-        let message = format!(
-            "node `{node}` is {} with revision {} of {}",
-            lag.phase, lag.revision, lag.wanted
-        );
-        self.of(Code::NodeNotSynced, message, command, &hint)
     }
 
     fn not_merged(&self, secret: &str) -> Cause {

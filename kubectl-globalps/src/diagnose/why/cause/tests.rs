@@ -2,7 +2,7 @@ use super::*;
 use crate::diagnose::pull::{Answer, Asked, Keyring};
 use crate::diagnose::tried::Obstacle;
 use crate::secret::changes::InForce;
-use globalps_core::api::{GlobalPullSecret, GlobalPullSecretSpec};
+use globalps_core::api::{GlobalPullSecret, GlobalPullSecretSpec, Phase};
 use globalps_dockerconfig::{Precedence, parse};
 use globalps_registry::{Peer, Why};
 use serde_json::json;
