@@ -15,6 +15,7 @@ mod agent;
 mod cluster;
 mod delivery;
 mod node;
+mod observer;
 mod report;
 
 use std::io::Write as _;
@@ -43,6 +44,8 @@ struct SyncerCli {
 enum SyncerCommand {
     /// Run the syncer for this node until a signal
     Run(RunArgs),
+    /// Report what the credentials file of this node has until a signal, and change nothing
+    Observe(ObserveArgs),
     /// Exit with 0 if this syncer works: it knows the node's state, and the API server has responded
     Ready {
         #[arg(long)]
@@ -69,6 +72,24 @@ struct RunArgs {
     #[arg(long)]
     restore_only: bool,
     /// File that exists while this syncer works
+    #[arg(long, default_value = "/run/globalps/ready")]
+    ready_file: PathBuf,
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(clap::Args)]
+struct ObserveArgs {
+    /// Name of this node
+    #[arg(long, env = "NODE_NAME")]
+    node_name: String,
+    /// Namespace of the Secret
+    #[arg(long, env = "NAMESPACE", default_value = names::NAMESPACE)]
+    namespace: String,
+    /// The kubelet's credentials file, as this program sees it
+    #[arg(long, default_value = names::CONFIG_FILE)]
+    config_file: PathBuf,
+    /// File that exists while this program works
     #[arg(long, default_value = "/run/globalps/ready")]
     ready_file: PathBuf,
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
@@ -159,6 +180,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     match SyncerCli::parse().command {
         SyncerCommand::Ready { ready_file } => Ok(ExitCode::from(u8::from(!ready_file.exists()))),
         SyncerCommand::Run(args) => Box::pin(run(args)).await,
+        SyncerCommand::Observe(args) => Box::pin(observe(args)).await,
         SyncerCommand::Restore(args) => restore(&args).await,
     }
 }
@@ -213,9 +235,27 @@ async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     tracing::info!(node = args.node_name, file = %args.node.config_file.display(), "started");
     let mut agent = agent::Agent::new(options, cluster, args.node.systemd());
     // File writes are never interrupted: they contain no await.
+    until_stopped(&mut stop, agent.run()).await
+}
+
+async fn observe(args: ObserveArgs) -> anyhow::Result<ExitCode> {
+    args.log_format.start("globalps_syncer");
+    let mut stop = Stop::new()?;
+    let client = kube::Client::try_from(kube::Config::incluster()?)?;
+    let cluster = cluster::Cluster::new(client, &args.namespace, &args.node_name);
+    tracing::info!(node = args.node_name, file = %args.config_file.display(), "observing");
+    let mut observer = observer::Observer::new(args.config_file, args.ready_file, cluster);
+    until_stopped(&mut stop, observer.run()).await
+}
+
+/// `work` ends when the API server no longer accepts this pod.
+async fn until_stopped(
+    stop: &mut Stop,
+    work: impl Future<Output = ()>,
+) -> anyhow::Result<ExitCode> {
     tokio::select! {
         () = stop.wait() => {}
-        () = agent.run() => anyhow::bail!(
+        () = work => anyhow::bail!(
             "the API server no longer accepts this pod's token: the pod or its ServiceAccount was deleted. Exiting, so that \
              a newer syncer can take over the node"
         ),

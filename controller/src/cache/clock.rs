@@ -14,7 +14,7 @@ pub(crate) fn uptime() -> Uptime {
 impl Cache {
     /// `creationTimestamp` of the current `global-pull-secret`.
     pub(super) fn first_written(&self) -> Option<Timestamp> {
-        let created = self.global.get()?.metadata.creation_timestamp.as_ref();
+        let created = self.global().get()?.metadata.creation_timestamp.as_ref();
         created.map(|created| created.0)
     }
 

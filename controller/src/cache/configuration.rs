@@ -43,7 +43,8 @@ impl Cache {
     pub(super) fn configured(&self) -> Option<&GlobalPullSecretSpec> {
         let last = self.state.last.configuration.as_ref();
         let last = last.map(|configuration| &configuration.spec);
-        self.config().map(|config| &config.spec).or(last)
+        let config = self.config().filter(|_| self.refused_delivery().is_none());
+        config.map(|config| &config.spec).or(last)
     }
 
     /// The configuration in force; `None`: it is not known.
@@ -73,7 +74,7 @@ impl Cache {
     /// Names of the sources of the content in force, and of those in the last configuration: one of the latter may not
     /// have contributed yet, and the origin of the nodes' content may be unknown.
     fn last_sources(&self) -> BTreeSet<String> {
-        let global = self.global.get();
+        let global = self.global().get();
         let data = global.and_then(|global| global.data.as_ref());
         let keys = data.into_iter().flat_map(|data| data.keys());
         let gave = keys.filter_map(|key| key.strip_prefix(LAST_SOURCE_KEY_PREFIX));

@@ -23,6 +23,8 @@ pub(crate) enum CacheEvent {
     /// The Secret of this name, a source.
     Source(String, Source),
     Global(Update<Secret>),
+    /// What `Global` is where that belongs to `HyperShift`'s controller.
+    Record(Update<Secret>),
     RolledOut(Update<Secret>),
     Config(Update<GlobalPullSecret>),
     /// The controller's own state.

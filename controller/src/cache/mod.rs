@@ -14,6 +14,7 @@ pub(crate) mod out_of_band;
 mod own_secret;
 pub(crate) mod own_specs;
 mod pull_secrets;
+mod record;
 mod snapshot;
 mod sources;
 mod state;
@@ -27,7 +28,7 @@ mod watches;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
-use globalps_core::names::{GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET};
+use globalps_core::names::{GLOBAL_SECRET, RECORD_SECRET, ROLLED_OUT_SECRET, STATE_SECRET};
 use globalps_core::rollout::Revision;
 use globalps_planner::content::secret::{self, Global, RolledOutWrite};
 use globalps_planner::nodes::clock::LeaderClock;
@@ -69,6 +70,7 @@ pub(crate) struct Cache {
     /// Objects for the delivery to operators.
     pub(crate) operators: OperatorObjects,
     global: OwnSecret,
+    record: OwnSecret,
     rolled_out: OwnSecret,
     config: Store<GlobalPullSecret>,
     state: KnownState,
@@ -95,6 +97,12 @@ impl Cache {
             CacheEvent::Source(name, source) => self.sources.handle_named(&name, source, now),
             CacheEvent::Global(event) => {
                 let (changed, lost) = self.global.handle(GLOBAL_SECRET, event);
+                let is_own = !self.has_record();
+                self.out_of_band_changes.extend(lost.filter(|_| is_own));
+                changed
+            }
+            CacheEvent::Record(event) => {
+                let (changed, lost) = self.record.handle(RECORD_SECRET, event);
                 self.out_of_band_changes.extend(lost);
                 changed
             }
@@ -152,10 +160,11 @@ impl Cache {
     /// Every watch has delivered its first list, and no later list is overdue. So a missing object is known to be absent.
     pub(crate) fn caches_synced(&self) -> bool {
         // If nothing is in force, no Secret needs to come back.
-        let is_in_force = self.global.get().is_some();
+        let is_in_force = self.global().get().is_some();
         self.sources.are_synced()
             && !(is_in_force && self.sources.are_pending())
             && self.global.store.synced
+            && self.record.store.synced
             && self.rolled_out.store.synced
             && self.config.synced
             && self.state.secret.synced
@@ -218,16 +227,16 @@ impl Cache {
     }
 
     pub(crate) fn decoded_global(&self) -> Option<Global> {
-        self.global.get().map(secret::decode)
+        self.global().get().map(secret::decode)
     }
 
     pub(crate) fn global_revision(&self) -> Option<Revision> {
-        self.global.get().map(secret::revision)
+        self.global().get().map(secret::revision)
     }
 
     /// `resourceVersion` of the current `global-pull-secret`.
     pub(crate) fn global_version(&self) -> Option<&str> {
-        self.global.get()?.metadata.resource_version.as_deref()
+        self.global().get()?.metadata.resource_version.as_deref()
     }
 
     /// The content of `global-pull-secret-rolled-out`; `None` if the Secret does not exist, or another client changed it first.
@@ -282,6 +291,7 @@ impl Cache {
             }
             Leftover::Secret(name) if name == STATE_SECRET => self.forget_state(),
             Leftover::Secret(name) if name == GLOBAL_SECRET => self.global.forget(),
+            Leftover::Secret(name) if name == RECORD_SECRET => self.record.forget(),
             Leftover::Secret(name) if name == ROLLED_OUT_SECRET => self.rolled_out.forget(),
             Leftover::Secret(_) => {}
         }
@@ -293,7 +303,7 @@ impl Cache {
     }
 
     pub(crate) fn put_global(&mut self, secret: Secret) {
-        self.global.put(secret);
+        self.global_mut().put(secret);
     }
 
     pub(crate) fn put_rolled_out(&mut self, secret: Secret) {

@@ -69,7 +69,8 @@ impl OwnSecret {
         stored.or(self.kept.as_ref())
     }
 
-    fn stored(&self) -> Option<&Secret> {
+    /// As the API server has it, whoever wrote it.
+    pub(super) fn stored(&self) -> Option<&Secret> {
         self.store.live.values().next()
     }
 }

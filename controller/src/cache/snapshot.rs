@@ -1,6 +1,7 @@
 //! Builds the input of the plan for nodes from the cache.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use globalps_core::api::SecretRef;
 use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, forget_up_to, is_own_secret};
@@ -11,7 +12,7 @@ use globalps_planner::content::source::{Data, Source};
 use globalps_planner::nodes::absence::{Absence, absence};
 use globalps_planner::nodes::clock::Uptime;
 use globalps_planner::nodes::input::{
-    Agents, Clock, Configuration, Nodes, PullSecrets, Recorded, Snapshot,
+    Agents, Clock, Configuration, NodeView, Nodes, PullSecrets, Recorded, Snapshot,
 };
 use globalps_planner::nodes::provider_paths::{fit, is_on_nodes};
 use jiff::Timestamp;
@@ -66,7 +67,13 @@ impl Cache {
                 spec,
                 deviation,
                 is_missing: config.is_none() && self.config_unreadable().is_none(),
-                unreadable: self.config_unreadable().map(ToString::to_string),
+                unreadable: self
+                    .config_unreadable()
+                    .map(ToString::to_string)
+                    .or_else(|| {
+                        let refused = self.refused_delivery();
+                        refused.map(str::to_owned)
+                    }),
                 is_known: self.configured().is_some(),
                 restore_is_meant,
                 forget_request: config.and_then(|config| forget_up_to(config.annotations())),
@@ -91,7 +98,7 @@ impl Cache {
             },
             recorded: Recorded {
                 global,
-                global_is_lost: self.global.is_lost,
+                global_is_lost: self.global().is_lost,
                 first_written: self.first_written(),
                 rolled_out_revision: self.rolled_out.get().map(revision),
                 reported_revision: status.map_or(0, |status| status.revision),
@@ -107,10 +114,11 @@ impl Cache {
                 are_cleaned_up: false,
             },
             nodes: Nodes {
-                views: Cow::Borrowed(&self.nodes.live),
+                views: self.node_views(),
                 objects: Cow::Borrowed(&self.node_pull_secrets.live),
                 are_known: are_nodes_known,
                 unreadable: Cow::Borrowed(&self.node_pull_secrets.unreadable),
+                merged: self.merged(),
                 deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
                 changed_out_of_band: Cow::Borrowed(self.own_specs.changed()),
             },
@@ -123,6 +131,18 @@ impl Cache {
             unreadable_objects: self.unreadable(),
             new_id: RevisionId::UNKNOWN,
         }
+    }
+
+    /// Who else writes a node's file doesn't matter where it is only read.
+    fn node_views(&self) -> Cow<'_, BTreeMap<String, Box<NodeView>>> {
+        let live = &self.nodes.live;
+        let is_owned = |node: &NodeView| !node.file_owner.is_empty();
+        if !self.delivery().is_observed() || !live.values().any(|node| is_owned(node)) {
+            return Cow::Borrowed(live);
+        }
+        let mut views = live.clone();
+        views.values_mut().for_each(|node| node.file_owner = "");
+        Cow::Owned(views)
     }
 
     /// Whether globalps itself wrote the Secret. As a source, it would keep every credential that it ever contained.

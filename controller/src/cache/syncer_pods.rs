@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::decode::Unreadable;
+use globalps_manifests::Agent;
 use globalps_planner::nodes::clock::Uptime;
 use globalps_runtime::list_watch::Update;
 
@@ -79,9 +80,10 @@ impl SyncerPods {
     }
 
     /// The pod of each node; of several, one that runs.
-    pub(super) fn by_node(&self) -> BTreeMap<&str, &PodView> {
+    pub(super) fn by_node(&self, agents: &[Agent]) -> BTreeMap<&str, &PodView> {
         let mut pods: BTreeMap<&str, &PodView> = BTreeMap::new();
-        for pod in self.store.live.values() {
+        let all = self.store.live.values();
+        for pod in all.filter(|pod| agents.contains(&pod.agent)) {
             let known = pods.entry(&pod.node).or_insert(pod);
             if known.runs.is_err() {
                 *known = pod;

@@ -13,6 +13,11 @@ use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 use crate::objects::views::AgentTemplate;
 
 impl Cache {
+    /// The agents of the delivery in force. Objects of the others may belong to `HyperShift`.
+    pub(crate) fn agents(&self) -> &'static [Agent] {
+        Agent::of(self.delivery())
+    }
+
     fn daemon_set(&self, agent: Agent) -> Option<&LiveObject> {
         let kind = ManagedKind::DaemonSet;
         self.managed(ManagedObject { agent, kind })
@@ -25,18 +30,20 @@ impl Cache {
     }
 
     pub(super) fn has_agents(&self) -> bool {
-        Agent::ALL.into_iter().any(|it| self.has_daemon_set(it))
+        self.agents().iter().any(|it| self.has_daemon_set(*it))
     }
 
     /// Whether an object of a syncer or restorer still exists, even if it is being deleted.
     pub(super) fn has_leftovers(&self) -> bool {
-        let mut managed = self.managed.iter();
-        managed.any(|(_, store)| !store.live.is_empty()) || !self.node_pull_secrets.is_empty()
+        let mut managed = ManagedObject::of(self.agents());
+        managed.any(|object| !self.managed.get(object).live.is_empty())
+            || !self.node_pull_secrets.is_empty()
     }
 
     /// The syncers' pods' support for `kubelet`; `None` if there are no pods yet.
     pub(crate) fn provider_pods(&self) -> Option<ProviderPods> {
-        let daemon_set = self.daemon_set(Agent::Syncer)?;
+        let is_observed = self.delivery().is_observed();
+        let daemon_set = self.daemon_set(Agent::Syncer).filter(|_| !is_observed)?;
         Some(ProviderPods {
             paths: daemon_set.provider.clone(),
             are_current: self.templates().is_some() && self.syncers.outdated.is_empty(),
@@ -45,7 +52,7 @@ impl Cache {
 
     /// The templates of the `DaemonSets` that Kubernetes makes pods from; `None`: it doesn't yet, or the pods are not known.
     fn templates(&self) -> Option<BTreeMap<&'static str, AgentTemplate>> {
-        let known = Agent::ALL.into_iter().filter_map(|agent| {
+        let known = self.agents().iter().filter_map(|&agent| {
             let template = self.daemon_set(agent)?.template?;
             Some((agent.name(), template))
         });
@@ -63,7 +70,7 @@ impl Cache {
             self.pods.replacement = Replacement::default();
             return;
         };
-        let pods = self.pods.by_node();
+        let pods = self.pods.by_node(self.agents());
         let mut syncers = Syncers::default();
         let mut current = BTreeSet::new();
         let nodes = self.nodes.live.values();

@@ -26,7 +26,7 @@ impl Cache {
         let operators = &self.operators;
         let stores = [
             ("GlobalPullSecret", &self.config.unreadable),
-            ("Secret", &self.global.store.unreadable),
+            ("Secret", &self.global().store.unreadable),
             ("Secret", &self.rolled_out.store.unreadable),
             ("Node", &self.nodes.unreadable),
             ("Pod", self.pods.unreadable()),

@@ -7,8 +7,9 @@ use futures::stream::{AbortHandle, BoxStream, SelectAll, Stream, StreamExt as _,
 use globalps_core::api::{NodePullSecret, SecretRef};
 use globalps_core::decode::Item;
 use globalps_core::names::{
-    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET, RESTORER,
-    RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER, forget_up_to,
+    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET, OBSERVER,
+    RECORD_SECRET, RESTORER, RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
+    forget_up_to,
 };
 use globalps_planner::content::source::{Data, Source};
 use globalps_planner::nodes::forget::may_have_old;
@@ -141,6 +142,7 @@ fn events(
         "additional pull secret",
     );
     let global = named(api(client, namespace), GLOBAL_SECRET, "global pull secret");
+    let record = named(api(client, namespace), RECORD_SECRET, "record");
     let rolled_out = named(
         api(client, namespace),
         ROLLED_OUT_SECRET,
@@ -157,7 +159,7 @@ fn events(
         "NodePullSecrets",
     );
     let pods = ListParams {
-        label_selector: Some(format!("name in ({SYNCER}, {RESTORER})")),
+        label_selector: Some(format!("name in ({SYNCER}, {RESTORER}, {OBSERVER})")),
         ..all()
     };
     let pods = list_watch(api::<PodFields>(client, namespace), pods, "syncers' pods");
@@ -176,6 +178,7 @@ fn events(
     let others = [
         additional.map(CacheEvent::Additional).boxed(),
         global.map(CacheEvent::Global).boxed(),
+        record.map(CacheEvent::Record).boxed(),
         rolled_out.map(CacheEvent::RolledOut).boxed(),
         config.map(CacheEvent::Config).boxed(),
         state.map(CacheEvent::State).boxed(),

@@ -96,7 +96,11 @@ impl Applier {
         account: &str,
         is_kept: bool,
     ) -> Result<LiveObject, ApplyError> {
-        let SyncerObjects { syncer, restorer } = self.agent_objects(spec);
+        let SyncerObjects {
+            syncer,
+            restorer,
+            observer,
+        } = self.agent_objects(spec);
         let AgentObjects {
             service_account,
             role,
@@ -105,6 +109,7 @@ impl Applier {
         } = match agent {
             Agent::Syncer => syncer,
             Agent::Restorer => restorer,
+            Agent::Observer => observer,
         };
         let name = agent.name();
         // A pod's token is bound to its account: a recreated account needs new pods.

@@ -65,10 +65,16 @@ impl Applier {
         (LEADER_ANNOTATION.to_owned(), self.leader.clone())
     }
 
-    pub(crate) async fn global_secret(&self, write: &GlobalWrite) -> Result<Secret, ApplyError> {
+    /// `name`: where this delivery keeps it.
+    pub(crate) async fn global_secret(
+        &self,
+        name: &str,
+        write: &GlobalWrite,
+    ) -> Result<Secret, ApplyError> {
         let mut secret = secret::encode(write);
+        secret.metadata.name = Some(name.to_owned());
         secret.annotations_mut().extend([self.leader()]);
-        self.secret(GLOBAL_SECRET, &secret).await
+        self.secret(name, &secret).await
     }
 
     pub(crate) async fn rolled_out_secret(

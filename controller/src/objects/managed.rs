@@ -1,4 +1,4 @@
-//! The objects of the syncer and the restorer, as the controller wrote them and as the API server has them, and a rate limiter
+//! The objects of the agents, as the controller wrote them and as the API server has them, and a rate limiter
 //! for reverts. Pure.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl ManagedKind {
     }
 }
 
-/// An object of the syncer or the restorer that the controller manages.
+/// An object of an agent that the controller manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ManagedObject {
     pub(crate) agent: Agent,
@@ -48,7 +48,12 @@ pub(crate) struct ManagedObject {
 
 impl ManagedObject {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        Agent::ALL.into_iter().flat_map(|agent| {
+        Self::of(&Agent::ALL)
+    }
+
+    /// Those of these agents.
+    pub(crate) fn of(agents: &[Agent]) -> impl Iterator<Item = Self> {
+        agents.iter().flat_map(|&agent| {
             [
                 ManagedKind::ServiceAccount,
                 ManagedKind::Role,
@@ -71,6 +76,7 @@ impl fmt::Display for ManagedObject {
 pub(crate) struct PerObject<T> {
     pub(super) syncer: PerKind<T>,
     pub(super) restorer: PerKind<T>,
+    pub(super) observer: PerKind<T>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,6 +101,7 @@ impl<T> PerObject<T> {
         Self {
             syncer: of_agent(Agent::Syncer),
             restorer: of_agent(Agent::Restorer),
+            observer: of_agent(Agent::Observer),
         }
     }
 
@@ -102,6 +109,7 @@ impl<T> PerObject<T> {
         let of_agent = match object.agent {
             Agent::Syncer => &self.syncer,
             Agent::Restorer => &self.restorer,
+            Agent::Observer => &self.observer,
         };
         match object.kind {
             ManagedKind::ServiceAccount => &of_agent.service_account,
@@ -115,6 +123,7 @@ impl<T> PerObject<T> {
         let of_agent = match object.agent {
             Agent::Syncer => &mut self.syncer,
             Agent::Restorer => &mut self.restorer,
+            Agent::Observer => &mut self.observer,
         };
         match object.kind {
             ManagedKind::ServiceAccount => &mut of_agent.service_account,
@@ -140,6 +149,8 @@ pub(crate) struct LiveObject {
     pub(crate) template: Option<AgentTemplate>,
     /// The credential provider directories that the pods of a `DaemonSet` mount.
     pub(crate) provider: Option<ProviderPaths>,
+    /// `HyperShift`'s `DaemonSet`.
+    pub(crate) is_hypershifts: bool,
 }
 
 /// Identifies an object and its spec: changes when the object is recreated or its spec is changed.
@@ -175,6 +186,7 @@ impl LiveObject {
             is_being_deleted: metadata.deletion_timestamp.is_some(),
             template: None,
             provider: None,
+            is_hypershifts: false,
         }
     }
 }
@@ -190,6 +202,7 @@ impl From<DaemonSetView> for LiveObject {
         Self {
             template: Some(daemon_set.template()),
             provider: daemon_set.provider_paths(),
+            is_hypershifts: daemon_set.is_hypershifts(),
             ..Self::of(&daemon_set.metadata)
         }
     }

@@ -171,16 +171,13 @@ impl PodFields {
 
 pub(crate) fn pod_view(pod: &PodFields) -> PodView {
     let label = |name: &str| pod.labels().get(name).map(String::as_str);
-    let is_restorer = label("name") == Some(Agent::Restorer.name());
+    let mut agents = Agent::ALL.into_iter();
+    let agent = agents.find(|agent| label("name") == Some(agent.name()));
     PodView {
         name: pod.name_any().into(),
         version: version(pod),
         node: pod.node().into(),
-        agent: if is_restorer {
-            Agent::Restorer
-        } else {
-            Agent::Syncer
-        },
+        agent: agent.unwrap_or(Agent::Syncer),
         template: label(TEMPLATE_LABEL)
             .and_then(|label| label.parse().ok())
             .unwrap_or_default(),

@@ -1,8 +1,11 @@
 //! Kubernetes objects, reduced to the fields that the controller needs. The full types, with everything that a pod can have,
 //! would take a twentieth of the program.
 
+use std::collections::BTreeMap;
+
 use globalps_core::api::ProviderPaths;
 use globalps_core::decode;
+use globalps_core::hypershift::HASH_LABEL;
 use globalps_manifests::provider_paths_of;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::Node;
@@ -32,6 +35,12 @@ impl DaemonSetView {
         }
     }
 
+    /// `HyperShift`'s own controller writes it. The label stays, whoever applies the object too.
+    pub(crate) fn is_hypershifts(&self) -> bool {
+        let labels = &self.spec.template.metadata.labels;
+        labels.contains_key(HASH_LABEL)
+    }
+
     /// The credential provider directories that its pods mount.
     pub(crate) fn provider_paths(&self) -> Option<ProviderPaths> {
         let containers = self.spec.template.spec.containers.iter();
@@ -49,7 +58,14 @@ struct PodOwnerFields {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 struct PodTemplateFields {
+    metadata: TemplateMetadata,
     spec: PodSpecFields,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct TemplateMetadata {
+    labels: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

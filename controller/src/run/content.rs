@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use globalps_core::names::{GLOBAL_SECRET, HISTORY_SLOTS, ROLLED_OUT_SECRET, history_secret};
+use globalps_core::names::{HISTORY_SLOTS, ROLLED_OUT_SECRET, history_secret};
 use globalps_planner::content::history::{self, is_back, slots_up_to};
 use globalps_planner::nodes::forget::{Forget, Forgotten};
 use globalps_planner::nodes::plan::{Aim, Plan};
@@ -55,11 +55,12 @@ impl Controller {
             }
         }
         if let Some(write) = &plan.global {
-            let object = title("Secret", GLOBAL_SECRET);
+            let name = self.cache.delivery().record_secret();
+            let object = title("Secret", name);
             let call = async {
                 let revision = write.global.revision.number;
-                tracing::info!(revision, "writing global-pull-secret");
-                applier.global_secret(write).await
+                tracing::info!(revision, "writing {name}");
+                applier.global_secret(name, write).await
             };
             if let Some(secret) = self.refusals.one(object, call).await {
                 self.cache.put_global(secret);

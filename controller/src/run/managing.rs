@@ -50,7 +50,8 @@ impl Controller {
                 let loses_paths = pods.is_some() && pods != spec.kubelet.credential_provider;
                 let keeps = restores || is_changing && loses_paths;
                 let is_kept = |agent: &Agent| keeps && self.cache.has_daemon_set(*agent);
-                let kept: Vec<Agent> = Agent::ALL.into_iter().filter(is_kept).collect();
+                let agents = self.cache.agents().iter().copied();
+                let kept: Vec<Agent> = agents.filter(is_kept).collect();
                 revert_delay = self.install(spec, kept, restores).await;
                 if self.earlier.is_too_long && !restores {
                     self.earlier.is_too_long = !self.shorten_history(spec.history_limit).await;
@@ -67,7 +68,8 @@ impl Controller {
                 // The last one: while it exists, a new leader continues the cleanup. What only finalizers keep must not keep the
                 // credentials as well.
                 if removal != Removal::Refused {
-                    let global = [Leftover::Secret(GLOBAL_SECRET.to_owned())];
+                    let record = self.cache.delivery().record_secret();
+                    let global = [Leftover::Secret(record.to_owned())];
                     removal = removal.min(self.remove(global).await);
                 }
                 cleans_up = removal != Removal::Gone;
@@ -142,10 +144,10 @@ impl Controller {
         }
     }
 
-    /// Deletes the syncer and the restorer, with their objects.
+    /// Deletes the agents, with their objects.
     async fn remove_agents(&mut self) -> Removal {
-        let (pods, others): (Vec<_>, Vec<_>) =
-            ManagedObject::all().partition(|object| object.kind == ManagedKind::DaemonSet);
+        let (pods, others): (Vec<_>, Vec<_>) = ManagedObject::of(self.cache.agents())
+            .partition(|object| object.kind == ManagedKind::DaemonSet);
         let nodes = self.cache.node_pull_secrets.names().into_iter();
         let stopped = self.remove(pods.into_iter().map(Leftover::Managed)).await;
         let unassigned = self.remove(nodes.map(Leftover::NodePullSecret)).await;
@@ -188,7 +190,7 @@ impl Controller {
         let generation = self.cache.generation();
         let found = self.cache.fingerprints();
         let mut changes = Vec::new();
-        let mut objects: Vec<_> = ManagedObject::all().collect();
+        let mut objects: Vec<_> = ManagedObject::of(self.cache.agents()).collect();
         if let Some(installed) = &self.agents.installed {
             changes = out_of_band_changes(&installed.fingerprints, &found);
             let is_current = installed.generation == generation
@@ -217,7 +219,7 @@ impl Controller {
                 self.agents.reverts.get_mut(*object).reverted(now);
             }
         }
-        let is_all = objects.len() == ManagedObject::all().count();
+        let is_all = objects.len() == ManagedObject::of(self.cache.agents()).count();
         let refused = self.apply_managed(objects, spec, &kept).await;
         let mut fingerprints = self.cache.fingerprints();
         for (object, done) in changes {

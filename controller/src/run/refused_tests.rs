@@ -164,6 +164,7 @@ fn list_all(controller: &mut Controller, api: &FakeApi, additional: ObjectState<
     let mut global = secrets(GLOBAL_SECRET);
     global.retain(|it| it.metadata.name.as_deref() == Some(GLOBAL_SECRET));
     events.extend(list(global).map(CacheEvent::Global));
+    events.extend(list(None).map(CacheEvent::Record));
     events.extend(list(stored(api, &secret_path(ROLLED_OUT_SECRET))).map(CacheEvent::RolledOut));
     events.extend(list(stored(api, CONFIG)).map(CacheEvent::Config));
     events.extend(list(secrets(STATE_SECRET)).map(CacheEvent::State));

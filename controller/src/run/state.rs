@@ -18,7 +18,8 @@ impl Controller {
         let is_kept = plan.aim == Aim::Hold(Hold::SourcesRemoved);
         self.cache.keep_configuration(is_kept);
         let before = self.cache.state();
-        let config = self.cache.config().filter(|_| !is_kept);
+        let is_refused = self.cache.refused_delivery().is_some();
+        let config = self.cache.config().filter(|_| !is_kept && !is_refused);
         let next = remembered(before, config, is_needed, plan.keeps_selector);
         let _ = self.remember(next).await;
     }

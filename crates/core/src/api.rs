@@ -35,6 +35,7 @@ pub use fleet::{
 };
 pub use image_pull_secrets::{Attach, ImagePullSecrets, ImagePullSecretsStatus, NamespaceFailure};
 pub use kubelet::{DeliveryType, Kubelet, ProviderPaths, Restart};
+pub use node_pull_secret::Observed;
 pub use node_pull_secret::{
     MAX_REVISION, MESSAGE_LIMIT, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
@@ -66,6 +67,21 @@ pub use verify::Verify;
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "self.rollout.onFailure != 'Rollback' || self.historyLimit > 0",
     "message": "rollout.onFailure: Rollback needs a historyLimit of at least 1: 0 keeps no earlier revision to roll back to",
+}, {
+    "rule": "self.kubelet.delivery != 'Observe' || self.precedence == 'Original'",
+    "message": "kubelet.delivery: Observe: HyperShift's controller merges, and there the original pull secret wins: set precedence: Original",
+}, {
+    "rule": "self.kubelet.delivery != 'Observe' || self.sources.size() == 0",
+    "message": "kubelet.delivery: Observe: HyperShift's controller reads additional-pull-secret alone, so sources can't be delivered: add their entries there",
+}, {
+    "rule": "self.kubelet.delivery != 'Observe' || self.nodeSelector.size() == 0",
+    "message": "kubelet.delivery: Observe: HyperShift's controller chooses the nodes, so nodeSelector must be empty",
+}, {
+    "rule": "self.kubelet.delivery != 'Observe' || (self.kubelet.unit == 'Auto' && self.kubelet.restart == 'Always' && !has(self.kubelet.credentialProvider))",
+    "message": "kubelet.delivery: Observe: HyperShift's syncer restarts the kubelet, so unit, restart and credentialProvider can't apply",
+}, {
+    "rule": "self.kubelet.delivery != 'Observe' || (!self.rollout.paused && self.rollout.onFailure == 'Halt' && self.rollout.minReadySeconds == 0 && self.rollout.cordoned == 'Update' && self.rollout.maxUnavailable == '10%' && self.rollout.maxFailures == 1 && self.rollout.canary.nodes == 1 && self.rollout.canary.minReadySeconds == 0 && !has(self.rollout.canary.nodeSelector))",
+    "message": "kubelet.delivery: Observe: HyperShift's syncer changes all nodes at once, so fields of rollout can't apply: leave them out",
 }]))]
 pub struct GlobalPullSecretSpec {
     /// Which pull secret is effective for a registry that both the additional and the original one contain.

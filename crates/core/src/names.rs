@@ -25,6 +25,10 @@ pub const STATE_KEY: &str = "state";
 pub const SYNCER: &str = "global-pull-secret-syncer";
 /// The agent on nodes that are not selected: it restores them, and its account can't read the content.
 pub const RESTORER: &str = "global-pull-secret-restorer";
+/// The agent that only reads: it reports what each node's file has, where another program writes that.
+pub const OBSERVER: &str = "globalps-observer";
+/// Secret with what [`GLOBAL_SECRET`] has otherwise, where that name belongs to `HyperShift`'s controller.
+pub const RECORD_SECRET: &str = "global-pull-secret-record";
 /// Lease of the controllers' leader election, in [`CONTROLLER_NAMESPACE`].
 pub const LEASE: &str = "globalps-controller";
 /// `ServiceAccount` without pods or permissions, in [`CONTROLLER_NAMESPACE`]: its annotation [`LEADER_ANNOTATION`] names the Lease's
@@ -276,7 +280,12 @@ pub fn is_node_excluded<'a>(label: impl Fn(&str) -> Option<&'a str>) -> bool {
     labels.any(|name| label(name) == Some("true"))
 }
 
-const OWN_SECRETS: [&str; 3] = [GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET];
+const OWN_SECRETS: [&str; 4] = [
+    GLOBAL_SECRET,
+    ROLLED_OUT_SECRET,
+    STATE_SECRET,
+    RECORD_SECRET,
+];
 
 /// Whether a Secret with this name in the namespace of globalps is its own: content that it wrote must not be its input.
 pub fn is_own_secret(name: &str) -> bool {

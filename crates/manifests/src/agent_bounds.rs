@@ -62,13 +62,16 @@ fn allowed_items(allowed: &Allowed) -> AllowedItems {
     let (mut variables, mut paths) = (BTreeSet::new(), BTreeSet::new());
     // The ones that no spec changes.
     let (mut others, mut mounts) = (BTreeSet::new(), BTreeSet::new());
-    for (config_file, provider) in files.chain(providers) {
+    let cases = files.chain(providers).collect::<Vec<_>>();
+    let agents = [Agent::Syncer, Agent::Observer].into_iter();
+    let cases = agents.flat_map(|agent| cases.iter().map(move |case| (agent, *case)));
+    for (agent, (config_file, provider)) in cases {
         let mut spec = GlobalPullSecretSpec::default();
         if let Some(config_file) = config_file {
             spec.kubelet.config_file.clone_from(config_file);
         }
         spec.kubelet.credential_provider = provider.cloned();
-        let container = container(Agent::Syncer, "", "", &spec);
+        let container = container(agent, "", "", &spec);
         for mut variable in container.env.into_iter().flatten() {
             match &mut variable.value_from {
                 None => {
@@ -83,7 +86,7 @@ fn allowed_items(allowed: &Allowed) -> AllowedItems {
                 }
             }
         }
-        for volume in volumes(&spec) {
+        for volume in volumes(agent, &spec) {
             match &volume.host_path {
                 Some(source) => paths.insert(format!("{}:{}", volume.name, source.path)),
                 None => others.insert(cel(&value(volume))),
@@ -215,6 +218,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use globalps_core::api::{Kubelet, Restart};
+    use globalps_core::names::OBSERVER;
 
     use super::super::daemon_set::DBUS_DIR;
     use super::super::syncer_objects;
@@ -245,7 +249,7 @@ mod tests {
                         ..GlobalPullSecretSpec::default()
                     };
                     let objects = syncer_objects("kube-system", "i", &spec);
-                    for agent in [objects.syncer, objects.restorer] {
+                    for agent in [objects.syncer, objects.restorer, objects.observer] {
                         let set = agent.daemon_set;
                         let pod = &set["spec"]["template"]["spec"];
                         let found = pod["containers"][0]["args"].as_array();
@@ -256,7 +260,7 @@ mod tests {
                         let volumes = pod["volumes"].to_string();
                         assert_eq!(
                             volumes.contains(DBUS_DIR),
-                            restart == Restart::Always,
+                            restart == Restart::Always && set["metadata"]["name"] != OBSERVER,
                             "without a restart there is no bus: {volumes}"
                         );
                     }

@@ -1,4 +1,5 @@
-//! The `DaemonSet` of an agent: the kubelet's directory, the system bus, and nothing else of the node.
+//! The `DaemonSet` of an agent: the kubelet's directory, the system bus, and nothing else of the node. The observer only reads the
+//! directory.
 
 use globalps_core::api::{GlobalPullSecretSpec, ProviderPaths, Restart};
 use globalps_core::names::{LINUX_LABEL, NODE_EXCLUDE_LABELS, SYNCER_BINARY};
@@ -77,7 +78,7 @@ fn of_defaults(
         host_network: spec.syncer.host_network.then_some(true),
         termination_grace_period_seconds: Some(5),
         containers: vec![container(agent, namespace, image, spec)],
-        volumes: Some(volumes(spec)),
+        volumes: Some(volumes(agent, spec)),
         ..PodSpec::default()
     };
     DaemonSet {
@@ -106,8 +107,8 @@ fn of_defaults(
     }
 }
 
-/// The nodes of an agent. The two agents' nodes are disjoint and together all Linux nodes that are not known to be virtual. Affinity
-/// can't match taints.
+/// The nodes of an agent: those of syncer and restorer are disjoint and together all Linux nodes that are not known to be virtual,
+/// which are the observer's too. Affinity can't match taints.
 fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
     let selected = spec.node_selector.iter();
     let of = |key: &str, operator: &str, values: &[&str]| NodeSelectorRequirement {
@@ -133,6 +134,7 @@ fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
             .into_iter()
             .map(|requirement| vec![requirement])
             .collect(),
+        Agent::Observer => vec![Vec::new()],
     };
     NodeSelector {
         node_selector_terms: terms
@@ -145,12 +147,12 @@ fn nodes(agent: Agent, spec: &GlobalPullSecretSpec) -> NodeSelector {
     }
 }
 
-pub(super) fn volumes(spec: &GlobalPullSecretSpec) -> Vec<Volume> {
+pub(super) fn volumes(agent: Agent, spec: &GlobalPullSecretSpec) -> Vec<Volume> {
     let mut volumes = vec![host_path("kubelet", directory(&spec.kubelet.config_file))];
-    if has_bus(spec) {
+    if has_bus(agent, spec) {
         volumes.push(host_path("dbus", DBUS_DIR));
     }
-    if let Some(provider) = &spec.kubelet.credential_provider {
+    if let Some(provider) = provider(agent, spec) {
         volumes.push(host_path("provider-config", provider.config_dir()));
         volumes.push(host_path("provider-bin", &provider.bin_dir));
     }
@@ -166,8 +168,14 @@ pub(super) fn volumes(spec: &GlobalPullSecretSpec) -> Vec<Volume> {
 }
 
 /// The system bus makes the pod root on its node, so it is mounted only if the agent restarts something.
-fn has_bus(spec: &GlobalPullSecretSpec) -> bool {
-    spec.kubelet.restart != Restart::Never
+fn has_bus(agent: Agent, spec: &GlobalPullSecretSpec) -> bool {
+    agent != Agent::Observer && spec.kubelet.restart != Restart::Never
+}
+
+/// The directories of providers that it mounts.
+fn provider(agent: Agent, spec: &GlobalPullSecretSpec) -> Option<&ProviderPaths> {
+    let provider = spec.kubelet.credential_provider.as_ref();
+    provider.filter(|_| agent != Agent::Observer)
 }
 
 /// Directory and file name.
@@ -182,14 +190,22 @@ fn directory(config_file: &str) -> &str {
 
 fn args(agent: Agent, namespace: &str, spec: &GlobalPullSecretSpec) -> Vec<String> {
     let (_, file_name) = split(&spec.kubelet.config_file);
+    if agent == Agent::Observer {
+        return vec![
+            OBSERVE.to_owned(),
+            namespace_arg(namespace),
+            config_file_arg(file_name),
+            ready_arg(),
+        ];
+    }
     let mut args = vec![
         "run".to_owned(),
-        format!("--namespace={namespace}"),
+        namespace_arg(namespace),
         config_file_arg(file_name),
         unit_arg(&spec.kubelet.unit),
         restart_arg(spec.kubelet.restart),
     ];
-    if has_bus(spec) {
+    if has_bus(agent, spec) {
         args.push(bus_arg());
     }
     args.push(ready_arg());
@@ -203,7 +219,8 @@ fn args(agent: Agent, namespace: &str, spec: &GlobalPullSecretSpec) -> Vec<Strin
 pub(super) fn allowed_args(namespace: &str, allowed: &Allowed) -> Vec<String> {
     let mut args = vec![
         "run".to_owned(),
-        format!("--namespace={namespace}"),
+        OBSERVE.to_owned(),
+        namespace_arg(namespace),
         restart_arg(Restart::Always),
         restart_arg(Restart::Never),
         bus_arg(),
@@ -218,7 +235,13 @@ pub(super) fn allowed_args(namespace: &str, allowed: &Allowed) -> Vec<String> {
     args
 }
 
+/// The observer's subcommand.
+const OBSERVE: &str = "observe";
 const RESTORE_ONLY: &str = "--restore-only";
+
+fn namespace_arg(namespace: &str) -> String {
+    format!("--namespace={namespace}")
+}
 
 fn config_file_arg(file_name: &str) -> String {
     format!("--config-file={KUBELET_MOUNT}/{file_name}")
@@ -226,10 +249,9 @@ fn config_file_arg(file_name: &str) -> String {
 
 /// Environment variables besides the node's name. An older syncer ignores unknown variables, but does not start with an unknown
 /// argument.
-fn environment(spec: &GlobalPullSecretSpec) -> Vec<(&'static str, String)> {
+fn environment(agent: Agent, spec: &GlobalPullSecretSpec) -> Vec<(&'static str, String)> {
     let mut variables = vec![host_config_file(&spec.kubelet.config_file)];
-    let provider = spec.kubelet.credential_provider.as_ref();
-    variables.extend(provider.into_iter().flat_map(provider_paths));
+    variables.extend(provider(agent, spec).into_iter().flat_map(provider_paths));
     variables
 }
 
@@ -307,12 +329,13 @@ pub(super) fn container(
     let mut mounts = vec![VolumeMount {
         // Without propagation this mount would pin mounts of other pods after those pods are gone.
         mount_propagation: Some("HostToContainer".to_owned()),
+        read_only: (agent == Agent::Observer).then_some(true),
         ..mount("kubelet", KUBELET_MOUNT)
     }];
-    if has_bus(spec) {
+    if has_bus(agent, spec) {
         mounts.push(mount("dbus", DBUS_MOUNT));
     }
-    if spec.kubelet.credential_provider.is_some() {
+    if provider(agent, spec).is_some() {
         mounts.push(mount("provider-config", PROVIDER_CONFIG_MOUNT));
         mounts.push(mount("provider-bin", PROVIDER_BIN_MOUNT));
     }
@@ -321,7 +344,7 @@ pub(super) fn container(
         name: "syncer".to_owned(),
         image: Some(image.to_owned()),
         args: Some(args(agent, namespace, spec)),
-        env: Some(variables(spec)),
+        env: Some(variables(agent, spec)),
         resources: Some(ResourceRequirements {
             requests: Some(quantities([("cpu", "5m"), ("memory", "16Mi")])),
             // About ten times the usual use. While it merges, the syncer holds several copies of a Secret of up to 1 MiB.
@@ -365,7 +388,7 @@ pub(super) fn container(
     }
 }
 
-fn variables(spec: &GlobalPullSecretSpec) -> Vec<EnvVar> {
+fn variables(agent: Agent, spec: &GlobalPullSecretSpec) -> Vec<EnvVar> {
     let node_name = EnvVar {
         name: "NODE_NAME".to_owned(),
         value_from: Some(EnvVarSource {
@@ -377,11 +400,13 @@ fn variables(spec: &GlobalPullSecretSpec) -> Vec<EnvVar> {
         }),
         ..EnvVar::default()
     };
-    let others = environment(spec).into_iter().map(|(name, value)| EnvVar {
-        name: name.to_owned(),
-        value: Some(value),
-        ..EnvVar::default()
-    });
+    let others = environment(agent, spec)
+        .into_iter()
+        .map(|(name, value)| EnvVar {
+            name: name.to_owned(),
+            value: Some(value),
+            ..EnvVar::default()
+        });
     [node_name].into_iter().chain(others).collect()
 }
 

@@ -5,8 +5,8 @@ use globalps_core::api::{
 };
 use globalps_core::names::{
     self, ADDITIONAL_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP,
-    HISTORY_SLOTS, NAMESPACE, OPENSHIFT_ORIGINAL, REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR,
-    RESTORER, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
+    HISTORY_SLOTS, NAMESPACE, OBSERVER, OPENSHIFT_ORIGINAL, RECORD_SECRET, REGISTRY_AUTHORITIES,
+    REGISTRY_AUTHORITIES_DIR, RESTORER, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
 };
 use globalps_provider::AUDIENCE;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -248,21 +248,26 @@ fn controller_rules() -> Vec<PolicyRule> {
         rule(
             "",
             ["secrets"],
-            [GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET],
+            [
+                GLOBAL_SECRET,
+                ROLLED_OUT_SECRET,
+                STATE_SECRET,
+                RECORD_SECRET,
+            ],
             OWN,
         ),
         PolicyRule {
             resource_names: Some((0..HISTORY_SLOTS).map(names::history_secret).collect()),
             ..rule("", ["secrets"], [], ["get", "create", "patch", "delete"])
         },
-        rule("", ["serviceaccounts"], [SYNCER, RESTORER], OWN),
+        rule("", ["serviceaccounts"], [SYNCER, RESTORER, OBSERVER], OWN),
         rule(
             "rbac.authorization.k8s.io",
             ["roles", "rolebindings"],
-            [SYNCER, RESTORER],
+            [SYNCER, RESTORER, OBSERVER],
             OWN,
         ),
-        rule("apps", ["daemonsets"], [SYNCER, RESTORER], OWN),
+        rule("apps", ["daemonsets"], [SYNCER, RESTORER, OBSERVER], OWN),
         // Their pods, which have names of their own: which nodes have none that runs, and why.
         rule("", ["pods"], [], ["list", "watch"]),
         rule(
@@ -287,7 +292,7 @@ fn controller_rules() -> Vec<PolicyRule> {
         // A DaemonSet reports in events why its pods can't be created.
         rule("events.k8s.io", ["events"], [], ["create", "list"]),
     ];
-    // They include the restorer's.
+    // They include the restorer's, and with the ones above the observer's.
     rules.extend(syncer::rules(Agent::Syncer));
     rules
 }

@@ -7,7 +7,8 @@
 
 use globalps_core::names::{
     CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, HUB, HUB_LEADER, LEADER,
-    LEADER_ANNOTATION, LEASE, ROLLED_OUT_SECRET, STATE_SECRET, VERSION, history_secret,
+    LEADER_ANNOTATION, LEASE, RECORD_SECRET, ROLLED_OUT_SECRET, STATE_SECRET, VERSION,
+    history_secret,
 };
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -68,7 +69,12 @@ pub(super) fn rules(leases: Vec<String>, leader: &str) -> Vec<PolicyRule> {
 /// objects don't need it: for those the API server knows the pod that the token was issued for, and the Lease's holder starts
 /// with the pod's name.
 fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Policy {
-    let own = [GLOBAL_SECRET, ROLLED_OUT_SECRET, STATE_SECRET];
+    let own = [
+        GLOBAL_SECRET,
+        ROLLED_OUT_SECRET,
+        STATE_SECRET,
+        RECORD_SECRET,
+    ];
     let mut secrets: Vec<String> = own.map(str::to_owned).into();
     let others = delivered.iter().filter(|name| *name != GLOBAL_SECRET);
     secrets.extend(others.cloned());

@@ -1,8 +1,8 @@
 //! `ClusterRole`s for users: to view globalps, and to operate it. They have no bindings.
 
 use globalps_core::names::{
-    ADDITIONAL_SECRET, CONTROLLER, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, LEASE, RESTORER,
-    ROLLED_OUT_SECRET, SYNCER, history_secret,
+    ADDITIONAL_SECRET, CONTROLLER, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, LEASE, OBSERVER,
+    RECORD_SECRET, RESTORER, ROLLED_OUT_SECRET, SYNCER, history_secret,
 };
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
@@ -52,13 +52,23 @@ fn operated() -> Vec<PolicyRule> {
             [ADDITIONAL_SECRET],
             ["get", "list", "watch", "update", "patch", "delete"],
         ),
-        rule("", ["secrets"], [GLOBAL_SECRET, ROLLED_OUT_SECRET], READ),
+        rule(
+            "",
+            ["secrets"],
+            [GLOBAL_SECRET, ROLLED_OUT_SECRET, RECORD_SECRET],
+            READ,
+        ),
         PolicyRule {
             resource_names: Some(history.collect()),
             ..rule("", ["secrets"], [], ["get"])
         },
         rule("apps", ["deployments"], [CONTROLLER], ["get"]),
-        rule("apps", ["daemonsets"], [SYNCER, RESTORER], ["get"]),
+        rule(
+            "apps",
+            ["daemonsets"],
+            [SYNCER, RESTORER, OBSERVER],
+            ["get"],
+        ),
         rule("coordination.k8s.io", ["leases"], [LEASE], ["get"]),
         // Why a pod can't pull, and which nodes can't be reached.
         rule("", ["nodes", "pods", "events"], [], READ),

@@ -1,5 +1,6 @@
 //! What the controller creates while there is content to sync or to restore: an agent on every Linux node. On selected nodes it
-//! is the syncer. On the others it is the restorer, the same program under an account that can't read the content.
+//! is the syncer. On the others it is the restorer, the same program under an account that can't read the content. Where another
+//! program writes the nodes' files, it is the observer everywhere.
 
 use globalps_core::api::GlobalPullSecretSpec;
 use globalps_core::names::{GLOBAL_SECRET, GROUP, ROLLED_OUT_SECRET};
@@ -20,6 +21,8 @@ pub struct SyncerObjects {
     pub syncer: AgentObjects,
     /// Objects of [`Agent::Restorer`].
     pub restorer: AgentObjects,
+    /// Objects of [`Agent::Observer`].
+    pub observer: AgentObjects,
 }
 
 /// The objects of one agent; all have the same name.
@@ -38,8 +41,12 @@ pub struct AgentObjects {
 impl SyncerObjects {
     /// As JSON, each with kind and version, in an order in which they can be applied.
     pub fn values(self) -> Vec<Value> {
-        let Self { syncer, restorer } = self;
-        [syncer.values(), restorer.values()].concat()
+        let Self {
+            syncer,
+            restorer,
+            observer,
+        } = self;
+        [syncer.values(), restorer.values(), observer.values()].concat()
     }
 }
 
@@ -60,7 +67,7 @@ impl AgentObjects {
     }
 }
 
-/// Both agents' objects. `namespace`: that of globalps. `image`: of the syncer, with tag or digest.
+/// The agents' objects. `namespace`: that of globalps. `image`: of the syncer, with tag or digest.
 pub fn syncer_objects(namespace: &str, image: &str, spec: &GlobalPullSecretSpec) -> SyncerObjects {
     let objects = |agent: Agent| AgentObjects {
         service_account: named(agent.name(), namespace),
@@ -71,6 +78,7 @@ pub fn syncer_objects(namespace: &str, image: &str, spec: &GlobalPullSecretSpec)
     SyncerObjects {
         syncer: objects(Agent::Syncer),
         restorer: objects(Agent::Restorer),
+        observer: objects(Agent::Observer),
     }
 }
 
@@ -84,5 +92,10 @@ pub(super) fn rules(agent: Agent) -> Vec<PolicyRule> {
     match agent {
         Agent::Syncer => [vec![content], bookkeeping.into()].concat(),
         Agent::Restorer => bookkeeping.into(),
+        // A watch of one Secret needs `list` with its name too.
+        Agent::Observer => {
+            let content = rule("", ["secrets"], [GLOBAL_SECRET], ["list", "watch"]);
+            [vec![content], bookkeeping.into()].concat()
+        }
     }
 }

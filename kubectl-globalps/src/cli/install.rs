@@ -147,6 +147,9 @@ pub(crate) enum DeliveryFlag {
     /// No delivery to nodes: globalps runs nothing on them
     #[value(name = "None")]
     None,
+    /// `HyperShift`'s own controller delivers: globalps checks the pull secret and reports what each node's file has
+    #[value(name = "Observe")]
+    Observe,
 }
 
 impl From<DeliveryFlag> for DeliveryType {
@@ -155,6 +158,7 @@ impl From<DeliveryFlag> for DeliveryType {
             DeliveryFlag::ConfigFile => Self::ConfigFile,
             DeliveryFlag::CredentialProvider => Self::CredentialProvider,
             DeliveryFlag::None => Self::None,
+            DeliveryFlag::Observe => Self::Observe,
         }
     }
 }

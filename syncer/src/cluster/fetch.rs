@@ -91,6 +91,14 @@ fn has_revision(secret: &Secret, revision: Revision) -> bool {
         && has_checksum(secret, &[])
 }
 
+/// The revision that globalps gave it; `None`: another client wrote it.
+pub(super) fn own_revision(secret: &Secret) -> Option<Revision> {
+    let value = |key| secret.annotations().get(key);
+    let number = value(REVISION_ANNOTATION)?.parse().ok()?;
+    let revision = Revision::new(number, value(REVISION_ID_ANNOTATION)?.as_str().into());
+    has_revision(secret, revision).then_some(revision)
+}
+
 /// Delivery and scopes are never guessed: an unreadable field is an error.
 fn content(name: &'static str, secret: &Secret) -> Result<Content, FetchError> {
     let value = |key| {

@@ -1,6 +1,7 @@
 //! The node's view of the API server: its `NodePullSecret` and the Secrets with content.
 
 mod fetch;
+mod secret;
 mod watch;
 
 use std::time::Duration;
@@ -15,6 +16,7 @@ use kube::api::{Api, Patch, PatchParams};
 use tokio::time::timeout;
 
 pub(crate) use fetch::FetchError;
+pub(crate) use secret::{KnownSecret, ReadSecret};
 pub(crate) use watch::{SeenObject, Watched};
 
 use crate::node::state::Task;

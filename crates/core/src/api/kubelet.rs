@@ -27,7 +27,7 @@ pub struct Kubelet {
     /// How credentials reach the kubelet. `ConfigFile`: through its credentials file and a restart. `CredentialProvider`: through
     /// a program that the kubelet runs at each pull; a source can have a scope. Only the setup, a registry on a new port and the
     /// first scope need a restart. A node that doesn't support this keeps `ConfigFile` and reports the reason. `None`: nodes get nothing, and those
-    /// that have content are restored.
+    /// that have content are restored. `Observe`: `HyperShift`'s own controller delivers, and globalps reports what each node's file has.
     #[serde(default)]
     pub delivery: DeliveryType,
     /// Paths in the kubelet's own credential provider flags. Absent: the kubelet has no such flags yet, and the syncer adds them
@@ -56,6 +56,8 @@ pub enum DeliveryType {
     CredentialProvider,
     /// Nothing of globalps runs on nodes; `imagePullSecrets` delivers.
     None,
+    /// `HyperShift`'s own controller writes `global-pull-secret`, its `DaemonSet` and the nodes' files; globalps reads them.
+    Observe,
 }
 
 impl ProviderPaths {
@@ -87,6 +89,20 @@ impl DeliveryType {
             Self::ConfigFile => "ConfigFile",
             Self::CredentialProvider => "CredentialProvider",
             Self::None => "None",
+            Self::Observe => "Observe",
+        }
+    }
+
+    /// Another program writes the nodes' files: an observer on each node reports what its file has.
+    pub fn is_observed(self) -> bool {
+        self == Self::Observe
+    }
+
+    /// Name of the Secret with the revision in force and what the controller keeps of it.
+    pub fn record_secret(self) -> &'static str {
+        match self {
+            Self::Observe => names::RECORD_SECRET,
+            _ => names::GLOBAL_SECRET,
         }
     }
 }

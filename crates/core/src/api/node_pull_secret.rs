@@ -78,6 +78,27 @@ pub struct NodePullSecretSpec {
     #[serde(default)]
     #[schemars(length(max = 253))]
     pub foreign_owner: String,
+    /// What the node's file should have, where another program writes it. Absent: globalps writes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed: Option<Observed>,
+}
+
+/// What an observer compares the node's file with. Never a digest of content: passwords can be guessed from one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Observed {
+    /// uid of the Secret `global-pull-secret` that has the assigned revision. Empty: no Secret has it yet.
+    #[serde(default)]
+    #[schemars(length(max = 128))]
+    pub uid: String,
+    /// `metadata.resourceVersion` of that Secret. Any other one may have other content.
+    #[serde(default)]
+    #[schemars(length(max = 128))]
+    pub resource_version: String,
+    /// Registries, in canonical form, that the file must no longer have. Only with `restore`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1000), inner(length(max = 512)))]
+    pub gone: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

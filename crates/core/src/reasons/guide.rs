@@ -38,6 +38,12 @@ sections! {
         "The file of this node could not be parsed when a change or a restore began: a kubelet ignores such a file, even if only one entry is bad. Its readable entries stay; if it is no credentials file at all, those of the snapshot do. The syncer quarantined the file in `.globalps`; the node's message has its name.";
     "node-drift":
         "Another process removed or changed managed entries, and the syncer restored them. This restarts the kubelet only if it happened while no syncer watched the file. One conflict is harmless. If conflicts continue, the node becomes [foreign-owner](#foreign-owner).";
+    "node-file-outdated":
+        "Another program writes the file (`spec.kubelet.delivery` is `Observe`), and the file does not have what Secret `global-pull-secret` says. HyperShift's syncer compares both every 30 seconds. If it takes longer: `kubectl get pods -n kube-system -l name=global-pull-secret-syncer -o wide` shows whether one runs on the node. None runs on nodes of InPlace NodePools.";
+    "node-file-unusable":
+        "Another program writes the file, and a kubelet ignores all of it: it is no JSON, or one entry is invalid. The node's message says which.";
+    "node-merge":
+        "HyperShift's controller merges `additional-pull-secret` with the original pull secret into `global-pull-secret`. Until then no node can have the new content. If it takes longer than a minute, the controller can't use the pull secret, or does not run: `kubectl globalps check` names what it is known to reject.";
     "node-provider":
         "The credential provider can't be set up on this node, so it keeps the credentials file; the line has the node's message. The causes: the kubelet is too old; globalps can't set its flags (the message has the reason); or the program can't run in the flags' directory (a mount with `noexec`, a read-only file system, a symbolic link). If the distribution sets the flags itself, set their values in `spec.kubelet.credentialProvider`.";
     "node-provider-config":

@@ -58,8 +58,8 @@ reasons! {
     Absent Accepted AdditionalInvalid AllRunning AnotherSyncer AsExpected BadEntries CertificateExpired Changed CleaningUp
     ClustersBlocked ClustersFailed ClustersUnreachable Complete ConfigFileDiffers ConfigMissing Conflict ConflictLimit
     ConnectionRefused CredentialsAccepted CredentialsExpired CredentialsExpiring CredentialsRejected CredentialsRenewed Deleting
-    DiskFull DriftCorrected DriftRepaired DuplicateCluster Expired ExpiringSoon ExpiringWithinAnHour FileError FileQuarantined
-    FileTooLarge Forbidden ForeignProviderConfig ForeignSecret Forgotten Halted Held IdentityAccepted IdentityChanged Immutable
+    DiskFull DriftCorrected DriftRepaired DuplicateCluster Expired ExpiringSoon ExpiringWithinAnHour FileError FileOutdated
+    FileQuarantined FileTooLarge FileUnusable Forbidden ForeignProviderConfig ForeignSecret Forgotten Halted Held IdentityAccepted IdentityChanged Immutable
     ImmutableFile InstallForbidden Installing Invalid InvalidRequest InvalidSettings IsHub KeysOfOthers KubeconfigInvalid
     KubeconfigTooLarge KubeletDidNotStart KubeletDown KubeletRecovered KubeletUnit Listing ManagedFile Merged ModeNarrowed
     NameNotResolved NamespaceForbidden NamespaceNotTrusted NamespacesFailed NamespacesSynced NoAdditional NoCanary NoClusters
@@ -72,7 +72,7 @@ reasons! {
     SourceAbsent SourceForbidden SourceInvalid SourceMissing SourceUnreadable StateDamaged StateLost StateTooNew SteppedAside
     StillInForce Superseded Synced SyncersRolling SystemBusUnavailable SystemdError TargetTaken Terminating TimedOut Timeout
     TlsFailed TooLarge TooManyAccounts TooManyClusters TooManyReferences Unauthorized Unavailable UnknownAuthority Unreachable
-    Unreadable Valid Verifying VirtualNode WaitingForCanary WaitingForRollout WaitingForSyncers WriteFailed WrongServerName
+    Unreadable Valid Verifying VirtualNode WaitingForCanary WaitingForMerge WaitingForRollout WaitingForSyncers WriteFailed WrongServerName
     WrongType
 }
 

@@ -110,6 +110,22 @@ const UPDATE: Finding = warning(
     "it gets its credentials again after the update; `kubectl get node NODE -o yaml` shows the update in its annotations `machineconfiguration.openshift.io/...`",
 );
 
+const OUTDATED: Finding = warning(
+    "node-file-outdated",
+    "the node's file lacks credentials that the program which writes it should have delivered",
+    "`kubectl globalps status -o wide` names the registries; HyperShift's syncer looks every 30 seconds, and doesn't run on nodes of InPlace NodePools",
+);
+const UNUSABLE: Finding = error(
+    "node-file-unusable",
+    "the kubelet can't read the node's file, which another program writes",
+    "`kubectl globalps status -o wide` shows why; repair what writes the file",
+);
+const UNMERGED: Finding = warning(
+    "node-merge",
+    "Secret `global-pull-secret` does not have the pull secret's content yet",
+    "HyperShift's controller merges it: `kubectl globalps check` shows what it can't use",
+);
+
 const SYNCING: Of = ("Syncing", "");
 const UNDER_WAY: Of = ("Syncing, Restoring", "");
 const SYNCED: Of = ("Synced", "");
@@ -164,6 +180,12 @@ rows! { /** Of a `NodePullSecret`. */ NODES
     SYNCING => SecretNotRead, Some(SECRET), "The node can't read the Secret `global-pull-secret`. Content in force stays in force";
     SYNCING => Superseded, None,
         "The assigned revision is no longer available. The node has changed nothing, and gets the newest one";
+    SYNCING => WaitingForMerge, Some(UNMERGED),
+        "Another program merges the pull secrets, and its Secret `global-pull-secret` does not have the assigned revision yet, or has changed since it was assigned";
+    UNDER_WAY => FileOutdated, Some(OUTDATED),
+        "Another program writes the node's file, and that doesn't have the credentials yet; or still has them, after a removal. The message names the registries";
+    UNDER_WAY => FileUnusable, Some(UNUSABLE),
+        "Another program writes the node's file, and a kubelet can't read it";
     UNDER_WAY => RestartDelayed, None,
         "The file is written. The kubelet was restarted less than 10 seconds ago, so the next restart waits, and later changes share it";
 }

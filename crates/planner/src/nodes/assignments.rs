@@ -149,6 +149,7 @@ fn assigned(state: &NodeState, goal: Goal, now: Timestamp) -> NodePullSecretSpec
         failed_revision_id: failed.id,
         kubelet_version: state.node.kubelet_version.to_string(),
         foreign_owner: state.node.file_owner.to_owned(),
+        observed: None,
     }
 }
 
@@ -257,6 +258,7 @@ mod tests {
             failed_revision_id: RevisionId::UNKNOWN,
             kubelet_version: "v1.36.3".to_owned(),
             foreign_owner: MACHINE_CONFIG_OPERATOR.to_owned(),
+            observed: None,
         };
         let goal = Goal::Revision(revision_of_test(6));
         let found = of(&snapshot, "a", |it, now| assigned(it, goal, now));

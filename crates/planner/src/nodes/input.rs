@@ -14,6 +14,7 @@ use super::absence::{Absence, absence};
 use super::clock::{LeaderClock, Uptime};
 pub(super) use super::node::is_skipped;
 pub use super::node::{NodeView, NotReady, is_selected};
+use super::observed::Merged;
 use super::provider_paths::Deviation;
 use super::syncers::Syncers;
 use crate::content::scope::Namespaces;
@@ -134,6 +135,8 @@ pub struct Nodes<'a> {
     pub unreadable: Cow<'a, BTreeMap<String, Box<Unreadable>>>,
     /// Nodes whose `NodePullSecret` another client deleted.
     pub deleted_out_of_band: Cow<'a, BTreeSet<String>>,
+    /// The Secret that another program writes for them, where observers compare; `None`: there is none.
+    pub merged: Option<Merged>,
     /// Nodes whose assignment another client changed. `objects` has what this controller assigned.
     pub changed_out_of_band: Cow<'a, BTreeSet<String>>,
 }

@@ -54,7 +54,9 @@ impl Rollout {
         now: Timestamp,
     ) -> Self {
         let members = target.map_or_else(Vec::new, |target| members(states, target));
-        let ledger = target.unwrap_or(RolloutTarget::RESTORE).ledger;
+        let mut ledger = target.unwrap_or(RolloutTarget::RESTORE).ledger;
+        // Another program changes all nodes, in its own order.
+        ledger.canary_passed |= spec.kubelet.delivery.is_observed();
         // If nodes get nothing, namespaces do.
         let everywhere = recorded.namespaces_have.map(Goal::Revision);
         let is_everywhere =
@@ -90,7 +92,7 @@ pub fn members(states: &[NodeState], target: RolloutTarget) -> Vec<Member> {
         let has_provider = provider_since > 0 && state.in_place >= Some(provider_since);
         has_goal.then_some(Member {
             is_canary,
-            in_place: is_selected && has_provider,
+            in_place: state.is_observed || is_selected && has_provider,
             ..member
         })
     });

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 
 use globalps_core::api::NodePullSecretSpec;
-use globalps_core::names::GLOBAL_SECRET;
 use globalps_core::rollout::{Goal, Member, rejection};
 
 use super::abandoned::no_longer_abandoned;
@@ -11,8 +10,9 @@ use super::assignments::{Batch, assignments};
 pub use super::course::{Aim, Hold};
 use super::course::{Course, course, keeps_selector};
 use super::forget::{Forget, forget, to_annotate};
-use super::input::Snapshot;
+use super::input::{Nodes, Snapshot};
 use super::members::{Rollout, RolloutTarget};
+use super::observed::Target;
 use super::selection::{resolved, resolved_for_rollout};
 use super::state::{NodeState, node_states};
 use super::written::{Written, cleaned_up, held, reached, restored};
@@ -223,13 +223,18 @@ impl Judgement<'_> {
                 for_new_nodes: written.for_new_nodes,
             };
             plan.assignments = assignments(&states, nodes, &plan.members, batch, clock.now);
+            if spec.kubelet.delivery.is_observed() {
+                let goal = course.target.map(|target| target.ledger.goal);
+                observed(goal, &plan.resolved, before, nodes).assign(&mut plan.assignments, nodes);
+            }
         }
         let is_restored = plan.assignments.is_empty() && plan.members.iter().all(Member::is_done);
         if plan.aim == Aim::Reach(Goal::Restore) && is_restored {
             plan.aim = Aim::CleanUp;
             plan.history = None;
             // If that is refused, the deletion is tried all the same.
-            let is_refused = refused.of("Secret", GLOBAL_SECRET).is_some();
+            let record = spec.kubelet.delivery.record_secret();
+            let is_refused = refused.of("Secret", record).is_some();
             plan.global = cleaned_up(recorded).filter(|_| !is_refused);
         }
         plan.no_longer_abandoned = no_longer_abandoned(clock, nodes, &plan.members);
@@ -252,6 +257,23 @@ impl Judgement<'_> {
         plan.assignments.extend(annotated);
         plan
     }
+}
+
+/// What the nodes' files should have. A revision in force may be that of an earlier pull secret.
+fn observed(
+    goal: Option<Goal>,
+    resolved: &Resolved,
+    before: Option<&Global>,
+    nodes: &Nodes,
+) -> Target {
+    let in_force = before.filter(|global| goal == Some(Goal::Revision(global.revision)));
+    let kept = in_force.and_then(|global| {
+        let content = global.content.as_ref()?;
+        Some((&content.config, global.last_original.is_some()))
+    });
+    let desired = resolved.desired.as_ref();
+    let desired = desired.map(|desired| (&desired.content.config, desired.original.is_some()));
+    Target::of(goal, kept.or(desired), nodes.merged.as_ref(), before)
 }
 
 /// The plan with an empty history.

@@ -43,6 +43,8 @@ pub(super) struct Context<'a> {
     pub(super) is_own: bool,
     /// Another client changed the assignment, and the node may be following that.
     pub(super) is_changed: bool,
+    /// Another program changes the node, which is never revoked for being late.
+    pub(super) is_observed: bool,
 }
 
 /// A node with an object, as the leader sees both.
@@ -124,6 +126,7 @@ impl<'a> Case<'a> {
             // It has changed nothing.
             (Phase::Syncing, _) if status.reason == Reason::Superseded => Progress::Blocked,
             _ if self.is_bootstrapping() => Progress::Bootstrapping,
+            _ if self.is_late() => Progress::Blocked,
             _ => Progress::InFlight,
         };
         Some((goal, progress))
@@ -166,6 +169,13 @@ impl<'a> Case<'a> {
             }
         };
         Some((Goal::Revision(Revision::NONE), progress))
+    }
+
+    /// The program that writes its file has not in time.
+    fn is_late(&self) -> bool {
+        let context = self.context;
+        context.is_observed
+            && context.clock.assigned_for(self.object, context.now) >= rollout::DEADLINE
     }
 
     /// A new node that never had content: its first assignment disrupts nothing.

@@ -38,6 +38,8 @@ pub struct NodeState<'a> {
     unassigned: Option<Revision>,
     /// The revision that it reports to have; `NONE`: none, or one that the controller can't have assigned.
     pub(super) reported: Revision,
+    /// Another program changes it: it counts as changing in place.
+    pub(super) is_observed: bool,
     /// By the credential provider, and another revision of the same configuration needs no restart: the number of this one.
     pub(super) in_place: Option<i64>,
     /// It is new, has reported that it has nothing, and waits for the fleet's revision.
@@ -152,6 +154,7 @@ impl<'a> NodeState<'a> {
             is_up_to_date: case.is_some_and(|case| case.status.is_some()),
             unassigned: object.and_then(unassigned),
             reported: if is_own { reported } else { Revision::NONE },
+            is_observed: spec.kubelet.delivery.is_observed(),
             in_place: object.and_then(|object| in_place(recorded, object, node)),
             is_new: can_begin
                 && object.is_some_and(|object| awaits_fleet(recorded, node, object))
@@ -212,6 +215,7 @@ fn case<'a>(snapshot: &'a Snapshot, node: &'a NodeView, object: &'a NodePullSecr
         is_rolled_out: global.is_some_and(|global| global.rolled_out.is_some()),
         is_own: spec.revision == 0 || recorded.may_have_assigned(spec.assigned()),
         is_changed: snapshot.nodes.changed_out_of_band.contains(&node.name),
+        is_observed: snapshot.config.spec.kubelet.delivery.is_observed(),
     };
     Case::of(object, node, context)
 }

@@ -102,6 +102,7 @@ pub fn snapshot(additional: Source, global: Option<Global>, nodes: &str) -> Snap
             objects: Cow::default(),
             are_known: true,
             unreadable: Cow::default(),
+            merged: None,
             deleted_out_of_band: Cow::default(),
             changed_out_of_band: Cow::default(),
         },

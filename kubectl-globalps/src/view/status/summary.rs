@@ -97,6 +97,10 @@ fn mode(spec: &GlobalPullSecretSpec) -> (&'static str, &'static str) {
         (DeliveryType::CredentialProvider, _) => {
             ("CredentialProvider", "changes restart no kubelet")
         }
+        (DeliveryType::Observe, _) => (
+            "Observe",
+            "HyperShift's own controller delivers; each node's file is compared",
+        ),
         (DeliveryType::None, _) if to_namespaces => (
             "ImagePullSecrets",
             "a Secret in each namespace; nothing runs on nodes",
