@@ -181,8 +181,8 @@ impl Intents {
         let mut keys: BTreeSet<String> = entries.iter().map(|own| own.key().to_owned()).collect();
         let mut of_registry = before.of_registry(registry).map(Entry::key);
         if is_free {
-            let others = of_registry
-                .filter(|key| !before.ours.contains(*key) || before.overrides(key));
+            let others =
+                of_registry.filter(|key| !before.ours.contains(*key) || before.overrides(key));
             keys.extend(others.map(str::to_owned));
         } else if (rules.is_platform)(registry) && !(has_theirs && is_same) {
             fate = Fate::Platform;

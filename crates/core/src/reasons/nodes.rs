@@ -113,7 +113,7 @@ const UPDATE: Finding = warning(
 const OUTDATED: Finding = warning(
     "node-file-outdated",
     "the node's file lacks credentials that the program which writes it should have delivered",
-    "`kubectl globalps status -o wide` names the registries; HyperShift's syncer looks every 30 seconds, and doesn't run on nodes of InPlace NodePools",
+    "`kubectl globalps status -o wide` names the registries; HyperShift's syncer looks every 30 seconds, and doesn't run on nodes of InPlace NodePools; on standalone OpenShift, `oc get machineconfigpools` shows a paused or degraded pool",
 );
 const UNUSABLE: Finding = error(
     "node-file-unusable",
@@ -123,7 +123,7 @@ const UNUSABLE: Finding = error(
 const UNMERGED: Finding = warning(
     "node-merge",
     "Secret `global-pull-secret` does not have the pull secret's content yet",
-    "HyperShift's controller merges it: `kubectl globalps check` shows what it can't use",
+    "HyperShift's controller merges it: `kubectl globalps check` shows what it can't use; with the delivery `OpenShift`, the condition `PullSecretSynced` says what is missing",
 );
 
 const SYNCING: Of = ("Syncing", "");

@@ -91,9 +91,8 @@ fn entries_of_others_stay_unless_they_may_be_overridden() {
     let free = ["c.io", "quay.io"];
     let merge = merged(&document, &desired, &Applied::default(), &free);
     let (ours, p) = (text(&merge, &document), auth("p"));
-    let all = format!(
-        r#"{{"auths":{{"https://c.io/v1/":{p},"same.io":{p},"c.io":{p},"quay.io":{p}}}}}"#
-    );
+    let all =
+        format!(r#"{{"auths":{{"https://c.io/v1/":{p},"same.io":{p},"c.io":{p},"quay.io":{p}}}}}"#);
     assert_eq!(ours, all);
     let again = merged(&ours, &desired, &merge.applied, &free);
     assert!(again.document.is_none());
@@ -130,7 +129,12 @@ fn a_key_that_another_program_changed_is_theirs() {
 
 #[test]
 fn without_a_turn_nothing_is_edited_or_forgotten() {
-    let merge = merged(r#"{"auths":{}}"#, &[("c.io", "p")], &Applied::default(), &[]);
+    let merge = merged(
+        r#"{"auths":{}}"#,
+        &[("c.io", "p")],
+        &Applied::default(),
+        &[],
+    );
     let document = text(&merge, "");
     let rules = Rules {
         may_override: &|_| true,
@@ -156,7 +160,10 @@ fn a_document_that_readers_read_differently_is_not_edited() {
         (b"null", "it has no `auths`, or several"),
         (b"{}", "it has no `auths`, or several"),
         (br#"{"auths":null}"#, "it has no `auths`, or several"),
-        (br#"{"auths":{},"Auths":{}}"#, "it has no `auths`, or several"),
+        (
+            br#"{"auths":{},"Auths":{}}"#,
+            "it has no `auths`, or several",
+        ),
         (
             br#"{"auths":{"a":{},"\u0061":{}}}"#,
             "`auths` has the key `a` more than once",
@@ -279,9 +286,17 @@ impl World {
             Event::Sync(dies) => self.sync(dies),
             Event::Put(key, n, odd) => {
                 let key = KEYS[key];
-                let key = if odd { format!("https://{key}/v1/") } else { key.to_owned() };
+                let key = if odd {
+                    format!("https://{key}/v1/")
+                } else {
+                    key.to_owned()
+                };
                 let value = auth(&format!("theirs{n}"));
-                let value = if odd { value.replace(':', " : ") } else { value };
+                let value = if odd {
+                    value.replace(':', " : ")
+                } else {
+                    value
+                };
                 let (mut auths, _) = Auths::of(&self.document).unwrap();
                 auths.put(&key, &value);
                 let next = auths.render();
