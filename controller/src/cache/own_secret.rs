@@ -69,7 +69,7 @@ impl OwnSecret {
         stored.or(self.kept.as_ref())
     }
 
-    /// As the API server has it, whoever wrote it.
+    /// As the API server has it, also if another client wrote it.
     pub(super) fn stored(&self) -> Option<&Secret> {
         self.store.live.values().next()
     }

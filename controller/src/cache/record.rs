@@ -2,7 +2,7 @@
 
 use globalps_core::api::DeliveryType;
 use globalps_core::names::{DATA_KEY, RECORD_SECRET};
-use globalps_planner::nodes::observed::Merged;
+use globalps_planner::nodes::input::Merged;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 

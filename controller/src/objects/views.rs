@@ -35,7 +35,7 @@ impl DaemonSetView {
         }
     }
 
-    /// `HyperShift`'s own controller writes it. The label stays, whoever applies the object too.
+    /// `HyperShift`'s own controller writes it. The label stays if another client applies the object too.
     pub(crate) fn is_hypershifts(&self) -> bool {
         let labels = &self.spec.template.metadata.labels;
         labels.contains_key(HASH_LABEL)

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use globalps_core::api::{
-    Attach, GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec,
-    NodePullSecretStatus, Phase,
+    Attach, DeliveryType, GlobalPullSecret, GlobalPullSecretSpec, NodePullSecret,
+    NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
 use globalps_core::names::{
     ABANDON_ANNOTATION, ADDITIONAL_ROLLED_OUT_ANNOTATION, ADDITIONAL_SECRET, APPLIED_SECRET,
@@ -19,6 +19,7 @@ use globalps_core::reasons::Reason;
 use globalps_core::rollout::Revision;
 use globalps_core::state::{Configuration, NODES_NOT_SERVED, NamespaceObjects, ProofKey, State};
 use globalps_fake_api::{FakeApi, Fault, REFUSALS};
+use globalps_manifests::Agent;
 use globalps_planner::content::secret::{Global, GlobalWrite, encode, revision_of_test};
 use globalps_planner::content::source::{Data, Source};
 use globalps_planner::namespaces::report::{NamespacesReport, Problem};
@@ -1275,7 +1276,7 @@ async fn a_client_that_changes_each_write_of_the_state_is_named() {
 /// is off, or its own.
 #[tokio::test(start_paused = true)]
 async fn a_syncers_object_in_deletion_is_created_again() {
-    for object in ManagedObject::all() {
+    for object in ManagedObject::of(Agent::of(DeliveryType::ConfigFile)) {
         for (finalizer, is_kept) in [("foregroundDeletion", false), ("x.io/y", true)] {
             let path = managed_path(object);
             let case = format!("{path}: {finalizer}");

@@ -14,7 +14,7 @@ mod verify;
 
 use std::collections::BTreeMap;
 
-use globalps_dockerconfig::Precedence;
+pub use globalps_dockerconfig::Precedence;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;

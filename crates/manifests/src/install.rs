@@ -162,6 +162,13 @@ impl Manifests {
         }
         if let Some(delivery) = self.delivery {
             spec.insert("kubelet".to_owned(), json!({"delivery": delivery}));
+            if delivery == DeliveryType::Observe {
+                // As HyperShift's controller merges; another value is refused.
+                spec.insert(
+                    "precedence".to_owned(),
+                    json!(globalps_core::api::Precedence::Original),
+                );
+            }
         }
         if let Some(access) = &self.image_pull_secrets {
             let settings = json!({

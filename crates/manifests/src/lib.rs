@@ -1,5 +1,6 @@
 //! Typed builders of every installed object, the only source of the YAML in `manifests/`.
 
+mod affinity;
 mod agent;
 mod agent_bounds;
 mod allowed;

@@ -105,6 +105,7 @@ pub const FILES: &[TestFile] = files! {
     leader on Nodes(5), 300 s: "the leader is killed, frozen, disconnected and evicted in the middle of a rollout";
     live_check on Programs, 12 s: "`add` checks the credentials with the registry first: tokens, certificates, redirects, proxies; `images push`";
     namespaces on Nodes(1), 60 s: "pull secrets in namespaces, with nothing on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal";
+    observe on Nodes(0), 60 s: "`delivery: Observe` beside a stand-in of HyperShift's controller and syncer, 12 nodes: no status says `Synced` for content that the node's file lacks, each is true within 2 s, and HyperShift's objects stay unchanged";
     odd_values on Nodes(0), 180 s: "odd values in every field that others may write: only the object with the value is affected, and it is named";
     operators on Nodes(1), 60 s: "pull secrets of operators, with the Operator Lifecycle Manager's own resources: copies and references, rotations, upgrades, removal in every order";
     originals on Nodes(1), 30 s: "the cluster's own pull secret is merged, and never blocks the additional one";

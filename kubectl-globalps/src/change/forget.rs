@@ -28,7 +28,7 @@ pub(crate) async fn forget_before(
     content: &DockerConfig,
 ) -> Result<Option<i64>> {
     let (global, gps) = futures::try_join!(
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::in_force(cluster),
         pull_secret::configuration(cluster),
     )?;
     let printer = cluster.printer();

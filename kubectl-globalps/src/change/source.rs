@@ -267,7 +267,7 @@ pub(crate) async fn taken_up(
 ) -> Result<()> {
     let look = async || {
         let reported = Sources::observe(cluster).await?.revision();
-        let global = match pull_secret::get(cluster, names::GLOBAL_SECRET).await {
+        let global = match pull_secret::in_force(cluster).await {
             Err(failure) if failure.is(403) => {
                 return Ok(before.is_none_or(|before| reported > before));
             }

@@ -91,7 +91,7 @@ async fn added(
 ) -> Result<Added> {
     let mut scope = None;
     if let Some(source) = source {
-        let global = pull_secret::get(cluster, names::GLOBAL_SECRET).await?;
+        let global = pull_secret::in_force(cluster).await?;
         let bytes = global
             .as_ref()
             .and_then(|it| data_of(it, names::SCOPED_KEY));

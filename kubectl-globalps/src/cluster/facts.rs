@@ -134,7 +134,7 @@ pub(crate) struct Facts {
     pub filter: NodeFilter,
     /// The nodes that the selector matches; `None`: hidden from this user.
     pub nodes: Option<Store<NodeFacts>>,
-    /// The two pull secrets, each in a store of its own; `None`: hidden from this user.
+    /// The additional pull secret and the one in force, each in a store of its own; `None`: hidden from this user.
     pub additional_secret: Option<Store<SecretVersion>>,
     pub global_secret: Option<Store<SecretVersion>>,
 }
@@ -168,6 +168,10 @@ impl Facts {
         .await;
         let gps = gps.map(|found| found.map(|item| shown(item.into_result())));
         let found = gps.as_ref().ok().and_then(Option::as_ref);
+        let global = match found.map(|gps| gps.spec.kubelet.delivery.record_secret()) {
+            Some(name) if name != names::GLOBAL_SECRET => secret_version(cluster, name).await,
+            _ => global,
+        };
         let node_selector = found.map(|gps| gps.spec.node_selector.clone());
         let nodes = match node_selector.filter(|labels| !labels.is_empty()) {
             // Few clusters set a selector, so the others don't wait for it.
@@ -275,12 +279,18 @@ impl Facts {
     /// changed. False if unknown.
     pub(crate) fn was_additional_rolled_out(&self) -> bool {
         let store = self.global_secret.as_ref();
-        let global = store.and_then(|store| store.get(names::GLOBAL_SECRET));
+        let global = store.and_then(|store| store.get(self.record_secret()));
         global.is_some_and(|global| global.was_additional_rolled_out)
     }
 
     pub(crate) fn merged(&self) -> Sight<&str> {
-        seen(self.global_secret.as_ref(), names::GLOBAL_SECRET)
+        seen(self.global_secret.as_ref(), self.record_secret())
+    }
+
+    /// Name of the Secret with the revision in force.
+    pub(crate) fn record_secret(&self) -> &'static str {
+        let delivery = self.gps().map(|gps| gps.spec.kubelet.delivery);
+        delivery.unwrap_or_default().record_secret()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use globalps_core::api::{DeliveryType, SecretRef};
 use globalps_core::hypershift::is_hypershifts;
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -45,23 +46,44 @@ pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Option<HyperShiftSynce
     }))
 }
 
-/// Refuses to install beside `HyperShift`'s own controller: both would write the `DaemonSet` again and again, and the nodes' files.
-pub(crate) async fn must_not_deliver(cluster: &Cluster<'_>) -> Result<()> {
+/// Refuses to deliver beside `HyperShift`'s own controller: both would write the `DaemonSet` again and again, and the nodes' files.
+pub(crate) async fn must_not_deliver(
+    cluster: &Cluster<'_>,
+    delivery: Option<DeliveryType>,
+) -> Result<()> {
+    let is_beside = delivery.is_some_and(DeliveryType::is_observed);
     match daemon_set(cluster).await? {
-        None => Ok(()),
-        Some(_) => Err(Failure::new(
+        None if is_beside => Err(Failure::new(
+            format!(
+                "HyperShift's own controller does not deliver here: there is no DaemonSet `{}/{}` of it, so nobody would write the nodes' files",
+                names::NAMESPACE,
+                names::SYNCER
+            ),
+            "install without `--delivery Observe`",
+        )),
+        Some(_) if !is_beside => Err(Failure::new(
             format!(
                 "HyperShift delivers the pull secret of this cluster: DaemonSet `{}/{}` is its own, and globalps would write the same DaemonSet and files",
                 names::NAMESPACE,
                 names::SYNCER
             ),
-            "`kubectl globalps add`, `remove` and `status` work here without an installation",
+            "`kubectl globalps install --delivery Observe` leaves the delivery to it, and reports what each node's file has; `kubectl globalps add`, `remove` and `status` work here without an installation",
         )),
+        None | Some(_) => Ok(()),
+    }
+}
+
+/// What `HyperShift`'s controller merges the additional pull secret with.
+pub(crate) fn original() -> SecretRef {
+    SecretRef {
+        namespace: names::NAMESPACE.to_owned(),
+        name: ORIGINAL.to_owned(),
+        key: names::DATA_KEY.to_owned(),
     }
 }
 
 /// `HyperShift`'s; `None` also if this user may not see it.
-async fn daemon_set(cluster: &Cluster<'_>) -> Result<Option<DaemonSet>> {
+pub(crate) async fn daemon_set(cluster: &Cluster<'_>) -> Result<Option<DaemonSet>> {
     let api: Api<DaemonSet> = Api::namespaced(cluster.client.clone(), names::NAMESPACE);
     let doing = "see whether HyperShift's own syncer runs";
     let found = allowed(cluster.call(doing, api.get_opt(names::SYNCER)).await)?;

@@ -14,7 +14,7 @@ use crate::cluster::client::Cluster;
 use crate::cluster::controller::{Program, deployment, stopped};
 use crate::cluster::facts::{Facts, Sight};
 use crate::cluster::start;
-use crate::cluster::syncers::{PodError, is_ours, pod_errors};
+use crate::cluster::syncers::{PodError, is_ours, is_own_daemon_set, pod_errors};
 use crate::error::Result;
 use crate::terminal::layout::nodes;
 
@@ -87,7 +87,14 @@ pub(crate) struct Installed {
 impl Installed {
     /// Adds the state of globalps' objects; `None` if this user may not read them.
     pub(crate) fn with(self, facts: Option<&Facts>) -> Self {
+        let gps = facts.and_then(Facts::gps);
+        let is_observed = gps.is_some_and(|gps| gps.spec.kubelet.delivery.is_observed());
         Self {
+            // HyperShift's is none of these syncers.
+            syncer: match self.syncer {
+                Sight::Here(found) if is_observed && !found.ours => Sight::Absent,
+                syncer => syncer,
+            },
             crds: match facts {
                 None => Sight::Hidden,
                 Some(facts) if facts.installed => Sight::Here(()),
@@ -135,7 +142,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
     let leases: Api<Item<Lease>> =
         Api::namespaced(cluster.client.clone(), names::CONTROLLER_NAMESPACE);
     let daemon_sets = cluster.api::<Item<DaemonSet>>();
-    let (controller, lease, syncer, restorer) = tokio::join!(
+    let (controller, lease, syncer, restorer, observer) = tokio::join!(
         deployment(cluster, Program::Controller),
         cluster.read("get the controller's Lease", leases.get_opt(names::LEASE)),
         cluster.read(
@@ -145,6 +152,10 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
         cluster.read(
             "get the restorer's DaemonSet",
             daemon_sets.get_opt(names::RESTORER)
+        ),
+        cluster.read(
+            "get the observer's DaemonSet",
+            daemon_sets.get_opt(names::OBSERVER)
         ),
     );
     let controller = Sight::of(controller)?;
@@ -168,11 +179,15 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
         }
         _ => None,
     };
-    let syncer = Sight::of(syncer)?;
+    // Where HyperShift's own controller delivers, the DaemonSet of the syncer's name is its.
+    let syncer = match Sight::of(observer)? {
+        observer @ Sight::Here(_) => observer,
+        Sight::Absent | Sight::Hidden => Sight::of(syncer)?,
+    };
     let mut found = Vec::new();
     for daemon_set in [&syncer, &Sight::of(restorer)?] {
         if let Sight::Here(daemon_set) = daemon_set
-            && is_ours(daemon_set)
+            && is_own_daemon_set(daemon_set)
         {
             found.extend(pod_errors(cluster, daemon_set).await?);
         }
@@ -196,7 +211,7 @@ pub(crate) async fn installed(cluster: &Cluster<'_>) -> Result<Installed> {
                 wanted: status.map_or(0, |status| status.desired_number_scheduled),
                 ready: status.map_or(0, |status| status.number_ready),
                 image: image(found.spec.as_ref().map(|spec| &spec.template)),
-                ours: is_ours(&found),
+                ours: is_own_daemon_set(&found),
             }
         }),
         pod_errors: found,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use globalps_core::hypershift::is_hypershifts;
 use globalps_core::names;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -120,15 +121,20 @@ pub(super) fn named_by(message: &str) -> Option<&'static str> {
 /// Reads what prevents the pods of both `DaemonSet`s from running.
 pub(crate) async fn look(cluster: &Cluster<'_>) -> Result<Vec<PodError>> {
     let mut found = Vec::new();
-    for name in [names::SYNCER, names::RESTORER] {
+    for name in [names::SYNCER, names::RESTORER, names::OBSERVER] {
         let api = cluster.api::<DaemonSet>();
         let doing = format!("get DaemonSet `{name}`");
         let daemon_set = allowed(cluster.call(&doing, api.get_opt(name)).await)?;
-        if let Some(daemon_set) = daemon_set.flatten().filter(is_ours) {
+        if let Some(daemon_set) = daemon_set.flatten().filter(is_own_daemon_set) {
             found.extend(pod_errors(cluster, &daemon_set).await?);
         }
     }
     Ok(found)
+}
+
+/// Whether it is globalps' own `DaemonSet`. `HyperShift`'s of the same name may have the labels of both.
+pub(crate) fn is_own_daemon_set(daemon_set: &DaemonSet) -> bool {
+    is_ours(daemon_set) && !is_hypershifts(daemon_set)
 }
 
 /// Whether the object's labels are those of globalps.

@@ -207,7 +207,7 @@ async fn announcement(
     let after = config_of(planned)?;
     // Without access to the content in force, or without globalps, the preview compares only the Secret.
     let (global, gps) = futures::join!(
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::in_force(cluster),
         pull_secret::configuration(cluster),
     );
     // Without access to the cluster, no effects on its nodes are announced.

@@ -32,7 +32,7 @@ pub(super) async fn run(args: &Diff, flags: &Connection, printer: &Printer) -> R
         Some(config) => Some(config),
         None => in_cluster(&cluster).await?,
     };
-    let global = pull_secret::get(&cluster, names::GLOBAL_SECRET).await?;
+    let global = pull_secret::in_force(&cluster).await?;
     let spec = facts.gps().map(|gps| &gps.spec);
     if let Some(wanted) = &wanted {
         replaces(global.as_ref(), wanted)?;

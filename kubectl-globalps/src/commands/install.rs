@@ -139,7 +139,6 @@ async fn complete(
 ) -> Result<bool> {
     let deployment = controller::deployment(cluster, controller::Program::Controller).await?;
     Installer::may_install(deployment.as_ref(), args.applying.force_conflicts)?;
-    hypershift::must_not_deliver(cluster).await?;
     let home = controller::home(cluster, deployment.as_ref()).await?;
     let found = home.as_ref().map(|home| match home {
         controller::Home::Watched(home) => (home, "globalps is installed for"),
@@ -172,6 +171,13 @@ async fn complete(
     }
     let asks = asks(args) || settings.is_some();
     let (config, is_readable) = unreadable_configuration::installed(cluster, asks).await?;
+    let wanted = settings.map(|settings| settings.spec.kubelet.delivery);
+    let known = config.as_ref().map(|config| config.spec.kubelet.delivery);
+    let wanted = wanted.or(manifests.delivery).or(known);
+    hypershift::must_not_deliver(cluster, wanted).await?;
+    if wanted.is_some_and(DeliveryType::is_observed) && manifests.hosted_control_plane.is_none() {
+        manifests.original.get_or_insert_with(hypershift::original);
+    }
     let (delivers, known) = match settings {
         Some(settings) => (
             settings.namespaces(),

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::change::restore_intent::restore_on_purpose;
 use crate::cli::{Connection, DryRun, Uninstall};
 use crate::cluster::facts::Sight;
-use crate::cluster::{Cluster, Facts, controller, must_watch_to_uninstall};
+use crate::cluster::{Cluster, Facts, controller, hypershift, must_watch_to_uninstall};
 use crate::error::{Exit, Failure, Result, allowed, or_absent};
 use crate::follow::live::Follow;
 use crate::follow::nodes::follow;
@@ -75,7 +75,7 @@ pub(super) async fn run(args: &Uninstall, flags: &Connection, printer: &Printer)
         None => objects(&cluster.namespace, &facts, operators),
     };
     if is_dry_run {
-        let agents = syncer_objects(&cluster.namespace);
+        let agents = syncer_objects(&cluster).await?;
         let all = agents.into_iter().chain(objects).collect();
         if let Some(installer) = &installer {
             printer.note(installer.removal());
@@ -114,7 +114,7 @@ pub(super) async fn run(args: &Uninstall, flags: &Connection, printer: &Printer)
         leftovers::sweep(&cluster, &Marks::OF_OPERATORS).await?;
     }
     // The controller cleans up last, so it must run until then.
-    for object in syncer_objects(&cluster.namespace) {
+    for object in syncer_objects(&cluster).await? {
         until_gone(&cluster, &object, deadline).await?;
     }
     if let Some(installer) = &installer {
@@ -198,8 +198,12 @@ async fn switch_off(cluster: &Cluster<'_>, facts: &Facts) -> Result<()> {
     restore_on_purpose(cluster, &doing, off, false).await
 }
 
-/// Objects that the controller creates while there is something to sync.
-fn syncer_objects(namespace: &str) -> Vec<Object> {
+/// Objects that the controller creates while there is something to sync. Where `HyperShift`'s own controller delivers, those of the
+/// syncer's name are its.
+async fn syncer_objects(cluster: &Cluster<'_>) -> Result<Vec<Object>> {
+    let is_hypershifts = hypershift::daemon_set(cluster).await?.is_some();
+    let agents = Agent::ALL.into_iter();
+    let agents = agents.filter(|agent| !is_hypershifts || *agent != Agent::Syncer);
     let kinds = [
         ("apps/v1", "DaemonSet"),
         ("rbac.authorization.k8s.io/v1", "RoleBinding"),
@@ -207,9 +211,9 @@ fn syncer_objects(namespace: &str) -> Vec<Object> {
         ("v1", "ServiceAccount"),
     ];
     let of_agent = |agent: Agent| {
-        kinds.map(|(version, kind)| Object::named(version, kind, namespace, agent.name()))
+        kinds.map(|(version, kind)| Object::named(version, kind, &cluster.namespace, agent.name()))
     };
-    Agent::ALL.into_iter().flat_map(of_agent).collect()
+    Ok(agents.flat_map(of_agent).collect())
 }
 
 /// All objects that `install` can create, in reverse order. `operators`: the granted pull secrets of catalogs.

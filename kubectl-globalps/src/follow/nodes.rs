@@ -98,8 +98,8 @@ impl<'a> Members<'a> for Nodes<'a> {
             }));
         }
         if facts.global_secret.is_some() {
-            let doing = "watch Secret `global-pull-secret`";
-            let secret = watch_secret(cluster, names::GLOBAL_SECRET, doing);
+            let doing = "watch the merged pull secret";
+            let secret = watch_secret(cluster, facts.record_secret(), doing);
             all.push(changes(secret, |facts, update| {
                 facts.global_secret.get_or_insert_default().update(update);
             }));

@@ -41,7 +41,7 @@ pub(crate) async fn observe(cluster: &Cluster<'_>) -> Result<Observed> {
     let spec = gps.as_ref().map(|gps| gps.spec.clone()).unwrap_or_default();
     let (slots, global) = tokio::try_join!(
         slots(cluster, spec.history_limit),
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::in_force(cluster),
     )?;
     Ok(Observed {
         revisions: sorted(slots, global.as_ref()),

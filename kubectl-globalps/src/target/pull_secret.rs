@@ -2,7 +2,7 @@
 
 use globalps_core::api::GlobalPullSecret;
 use globalps_core::decode::{Item, Owned};
-use globalps_core::names::{self, LAST_APPLIED_ANNOTATION};
+use globalps_core::names::{self, LAST_APPLIED_ANNOTATION, REVISION_ANNOTATION};
 use globalps_dockerconfig::parse;
 use globalps_provider::{Content, Delivery, parse_scoped};
 use k8s_openapi::api::core::v1::Secret;
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::DryRun;
 use crate::cluster::{Cluster, FINALIZERS, hypershift, or_not_installed, params, waits_for};
 use crate::credentials::auth_file::AuthFile;
-use crate::error::{Failure, Result, or_absent};
+use crate::error::{Failure, Result, allowed, or_absent};
 use crate::secret::additional::data_of;
 use crate::terminal::printer::Printer;
 
@@ -35,6 +35,18 @@ const OWN_ANNOTATIONS: &str = "globalps.io/";
 /// A Secret in the namespace of the pull secrets.
 pub(crate) async fn get(cluster: &Cluster<'_>, name: &str) -> Result<Option<Secret>> {
     get_in(cluster, &cluster.namespace, name).await
+}
+
+/// The Secret with the revision in force: where `global-pull-secret` is `HyperShift`'s, it has another name.
+pub(crate) async fn in_force(cluster: &Cluster<'_>) -> Result<Option<Secret>> {
+    let global = get(cluster, names::GLOBAL_SECRET).await?;
+    let is_others = |secret: &Secret| !secret.annotations().contains_key(REVISION_ANNOTATION);
+    if global.as_ref().is_some_and(|secret| !is_others(secret)) {
+        return Ok(global);
+    }
+    // A user who may not read it sees the other one.
+    let record = get(cluster, names::RECORD_SECRET).await;
+    Ok(allowed(record)?.flatten().or(global))
 }
 
 pub(crate) async fn get_in(
@@ -84,7 +96,7 @@ pub(crate) async fn configuration(cluster: &Cluster<'_>) -> Result<Option<Global
 
 /// The merged Secret and the configuration, if this user may read them.
 pub(crate) async fn seen(cluster: &Cluster<'_>) -> (Option<Secret>, Option<GlobalPullSecret>) {
-    let (global, gps) = futures::join!(get(cluster, names::GLOBAL_SECRET), configuration(cluster));
+    let (global, gps) = futures::join!(in_force(cluster), configuration(cluster));
     (global.ok().flatten(), gps.ok().flatten())
 }
 

@@ -7,6 +7,7 @@ use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, NodePullSecret};
 use globalps_core::decode::Unreadable;
 use globalps_core::names::{InvalidForget, SYNCER};
 use globalps_core::rollout::{Revision, RevisionId};
+use globalps_dockerconfig::DockerConfig;
 use jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 
@@ -14,7 +15,6 @@ use super::absence::{Absence, absence};
 use super::clock::{LeaderClock, Uptime};
 pub(super) use super::node::is_skipped;
 pub use super::node::{NodeView, NotReady, is_selected};
-use super::observed::Merged;
 use super::provider_paths::Deviation;
 use super::syncers::Syncers;
 use crate::content::scope::Namespaces;
@@ -139,6 +139,17 @@ pub struct Nodes<'a> {
     pub merged: Option<Merged>,
     /// Nodes whose assignment another client changed. `objects` has what this controller assigned.
     pub changed_out_of_band: Cow<'a, BTreeSet<String>>,
+}
+
+/// The Secret `global-pull-secret` of another program.
+#[derive(Clone, Debug)]
+pub struct Merged {
+    /// Of the Secret.
+    pub uid: String,
+    /// Of the Secret.
+    pub resource_version: String,
+    /// Its credentials; `None`: it has none that can be read.
+    pub content: Option<DockerConfig>,
 }
 
 /// The time, and what the leader saw when.

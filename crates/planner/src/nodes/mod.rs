@@ -10,7 +10,7 @@ pub mod input;
 pub mod labels;
 pub mod members;
 mod node;
-pub mod observed;
+mod observed;
 pub mod plan;
 #[cfg(test)]
 pub(crate) mod plan_properties;

@@ -7,24 +7,13 @@ use globalps_core::api::{NodePullSecretSpec, Observed};
 use globalps_core::rollout::{Goal, Revision};
 use globalps_dockerconfig::{DockerConfig, Entry, parse};
 
-use super::input::Nodes;
+use super::input::{Merged, Nodes};
 use crate::content::secret::Global;
 
-/// Most registries that a node is told to look for after a removal.
+/// Most registries that a node looks for after a removal.
 const GONE: usize = 1000;
 /// Longest name of one.
 const NAME: usize = 512;
-
-/// The Secret `global-pull-secret` of another program.
-#[derive(Clone, Debug)]
-pub struct Merged {
-    /// Of the Secret.
-    pub uid: String,
-    /// Of the Secret.
-    pub resource_version: String,
-    /// Its credentials; `None`: it has none that can be read.
-    pub content: Option<DockerConfig>,
-}
 
 /// What nodes with the goal should have.
 pub(super) struct Target {
@@ -76,7 +65,7 @@ impl Target {
         observed.unwrap_or_default()
     }
 
-    /// Completes these assignments, and assigns it to the nodes that were told something else.
+    /// Completes these assignments, and assigns it to the nodes that have something else.
     pub(super) fn assign(
         &self,
         assignments: &mut Vec<(String, NodePullSecretSpec)>,
@@ -105,7 +94,7 @@ impl Target {
 }
 
 /// Whether a kubelet has the same from both, as far as the revision says. `is_whole`: nothing else may be there, so that a
-/// registry that was removed is not taken for one of the original.
+/// registry that was removed is not treated as one of the original.
 fn has(merged: Option<&DockerConfig>, wanted: &DockerConfig, is_whole: bool) -> bool {
     let there = merged
         .map(DockerConfig::by_canonical_key)
@@ -132,4 +121,102 @@ fn gone(before: Option<&Global>) -> Vec<String> {
     let gone = content.into_iter().flatten();
     let gone = gone.filter(|(key, _)| !original.contains_key(key) && key.len() <= NAME);
     gone.map(|(key, _)| key.into_owned()).take(GONE).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use globalps_core::api::DeliveryType;
+
+    use super::super::input::Snapshot;
+    use super::super::plan::plan;
+    use super::super::testing::{found, global, snapshot};
+    use super::*;
+    use crate::content::source::{Data, Source};
+
+    const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
+    const B: &str = r#"{"auths":{"a":{"auth":"dTpx"},"b":{"auth":"dTpw"}}}"#;
+    const ORIGINAL: &str = r#"{"auths":{"o":{"auth":"dTpw"}}}"#;
+    const B_MERGED: &str =
+        r#"{"auths":{"o":{"auth":"dTpw"},"a":{"auth":"dTpx"},"https://b":{"auth":"dTpw"}}}"#;
+
+    fn observing(
+        additional: Source,
+        global: Option<Global>,
+        nodes: &str,
+        merged: &str,
+    ) -> Snapshot<'static> {
+        let mut snapshot = snapshot(additional, global, nodes);
+        snapshot.config.spec.kubelet.delivery = DeliveryType::Observe;
+        snapshot.config.spec.precedence = globalps_core::api::Precedence::Original;
+        snapshot.secrets.original = found(ORIGINAL);
+        snapshot.nodes.merged = (!merged.is_empty()).then(|| Merged {
+            uid: "u".to_owned(),
+            resource_version: "7".to_owned(),
+            content: parse(merged.as_bytes()).ok(),
+        });
+        snapshot
+    }
+
+    /// `a=2@7`: node, assigned revision, and the version of the Secret; `R`: restore, `-` and the registries that are to go.
+    fn assigned(snapshot: &Snapshot) -> String {
+        let mut all = plan(snapshot).assignments;
+        all.sort_by(|one, other| one.0.cmp(&other.0));
+        let text = |(name, spec): (String, NodePullSecretSpec)| {
+            let observed = spec.observed.expect("each says what to compare");
+            let gone = observed.gone.join(",");
+            match (spec.restore, observed.resource_version.as_str()) {
+                (true, _) => format!("{name}=R-{gone}"),
+                (false, "") => format!("{name}={}", spec.revision),
+                (false, version) => format!("{name}={}@{version}", spec.revision),
+            }
+        };
+        all.into_iter().map(text).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn nodes_get_the_version_that_has_the_revision() {
+        let three = "a=1:Synced b=1:Synced c=1:Syncing";
+        for (case, merged, expected) in [
+            ("all at once, before it is merged", A, "a=2 b=2 c=2"),
+            ("there is no Secret", "", "a=2 b=2 c=2"),
+            ("it is no JSON", "x", "a=2 b=2 c=2"),
+            ("without the original", B, "a=2 b=2 c=2"),
+            ("merged", B_MERGED, "a=2@7 b=2@7 c=2@7"),
+        ] {
+            let snapshot = observing(found(B), Some(global(1, A)), three, merged);
+            assert_eq!(assigned(&snapshot), expected, "{case}");
+        }
+        // The revision is assigned; only now the Secret has it. Both have the original.
+        let mut in_force = global(2, B_MERGED);
+        in_force.last_additional = Some(Data(Some(B.as_bytes().to_vec())));
+        in_force.last_original = Some(Data(Some(ORIGINAL.as_bytes().to_vec())));
+        let snapshot = observing(found(B), Some(in_force.clone()), "a=2 b=2:Synced", B_MERGED);
+        assert_eq!(assigned(&snapshot), "a=2@7 b=2@7");
+        let more = B_MERGED.replace(r#""o""#, r#""removed":{"auth":"dTpw"},"o""#);
+        let snapshot = observing(found(B), Some(in_force.clone()), "a=2", &more);
+        assert_eq!(
+            assigned(&snapshot),
+            "a=2",
+            "it still has a removed registry"
+        );
+        let snapshot = observing(Source::Absent, Some(in_force), "a=2:Synced b=2:Synced", "");
+        assert_eq!(assigned(&snapshot), "a=R-a,b b=R-a,b", "the original stays");
+    }
+
+    #[test]
+    fn a_late_node_is_blocked_and_not_revoked() {
+        const A_MERGED: &str = r#"{"auths":{"a":{"auth":"dTpw"},"o":{"auth":"dTpw"}}}"#;
+        let in_force = Some(global(1, A_MERGED));
+        let snapshot = observing(found(A), in_force, "a=1:Syncing.FileOutdated", A_MERGED);
+        let mut late = snapshot.clone();
+        let clock = late.clock.leader.to_mut();
+        let objects = snapshot.nodes.objects.values().map(|object| &**object);
+        let nodes = snapshot.nodes.views.values().map(|node| &**node);
+        clock.observe(objects, nodes, snapshot.clock.uptime);
+        late.clock.uptime += globalps_core::rollout::DEADLINE;
+        let plan = plan(&late);
+        let progress = plan.members[0].at_goal();
+        assert_eq!(progress, Some(globalps_core::rollout::Progress::Blocked));
+        assert!(plan.assignments.iter().all(|(_, spec)| !spec.revoked));
+    }
 }

@@ -342,9 +342,9 @@ impl Cluster {
                 let delivery = &mut self.snapshot.config.spec.kubelet.delivery;
                 *delivery = match *delivery {
                     DeliveryType::ConfigFile => DeliveryType::CredentialProvider,
-                    DeliveryType::CredentialProvider | DeliveryType::None => {
-                        DeliveryType::ConfigFile
-                    }
+                    DeliveryType::CredentialProvider
+                    | DeliveryType::None
+                    | DeliveryType::Observe => DeliveryType::ConfigFile,
                 };
             }
             Event::Paused => self.snapshot.config.spec.rollout.paused = true,

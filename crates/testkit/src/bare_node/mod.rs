@@ -26,6 +26,7 @@ use bus::Bus;
 use systemd::Systemd;
 
 pub use api::{Ask, Reported, Secret};
+pub(crate) use syncer::in_pod;
 pub use syncer::{Program, Syncer};
 pub use systemd::Failures;
 

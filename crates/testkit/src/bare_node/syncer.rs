@@ -188,7 +188,7 @@ pub(super) fn account(scratch: &Path) -> PathBuf {
 }
 
 /// Runs its arguments with the account's files in their place in a pod.
-fn in_pod(scratch: &Path) -> Result<Command> {
+pub(crate) fn in_pod(scratch: &Path) -> Result<Command> {
     const ACCOUNT: &str = "/run/secrets/kubernetes.io/serviceaccount";
     fs::create_dir_all(ACCOUNT)?;
     let mut command = Command::new("/usr/bin/unshare");

@@ -26,6 +26,7 @@ pub mod kills;
 pub mod lies;
 pub mod members;
 pub mod namespaces;
+pub mod observe;
 pub mod odd_values;
 pub mod plugin;
 pub mod refused_writes;

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use globalps_core::api::{Attach, DeliveryType};
-use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET, ROLLED_OUT_SECRET};
+use globalps_core::api::{Attach, DeliveryType, SecretRef};
+use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET};
 use globalps_manifests::{Manifests, NamespaceAccess, OperatorAccess, sources_access};
 use kube::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -36,6 +36,20 @@ impl Stage {
     /// `name`: of the cluster. `attach`: enables delivery to namespaces, with nothing on nodes.
     pub(super) fn with(name: &str, attach: Option<Attach>) -> Result<Self> {
         Self::install(Self::bare(name)?.cluster, attach, None)
+    }
+
+    /// Beside `HyperShift`'s own controller, with this Secret as the original: namespace and name.
+    pub(super) fn observed(name: &str, (namespace, original): (&str, &str)) -> Result<Self> {
+        let install = Manifests {
+            delivery: Some(DeliveryType::Observe),
+            original: Some(SecretRef {
+                namespace: namespace.to_owned(),
+                name: original.to_owned(),
+                key: DATA_KEY.to_owned(),
+            }),
+            ..Manifests::of_images("none", "none")
+        };
+        Self::apply_manifests(Self::bare(name)?.cluster, &install)
     }
 
     /// An API server without globalps and without a controller manager.
@@ -85,7 +99,6 @@ impl Stage {
         attach: Option<Attach>,
         operators: Option<OperatorAccess>,
     ) -> Result<Self> {
-        let stage = Self { cluster };
         let access = |attach| NamespaceAccess {
             secret_name: GLOBAL_SECRET.to_owned(),
             attach,
@@ -97,6 +110,11 @@ impl Stage {
             operators,
             ..Manifests::of_images("none", "none")
         };
+        Self::apply_manifests(cluster, &install)
+    }
+
+    fn apply_manifests(cluster: Cluster, install: &Manifests) -> Result<Self> {
+        let stage = Self { cluster };
         let mut objects = install.objects();
         objects.push(pod(&objects)?);
         // The API server must know the CRD first.

@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &Args, flags: &Connection, printer: &Printer) -> R
 async fn is_unused(cluster: &Cluster<'_>) -> Result<bool> {
     let (additional, global) = tokio::join!(
         pull_secret::get(cluster, names::ADDITIONAL_SECRET),
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::in_force(cluster),
     );
     Ok(Sight::of(additional)? == Sight::Absent && Sight::of(global)? == Sight::Absent)
 }
@@ -95,7 +95,7 @@ fn nothing_in_force(waiting: usize) -> (String, &'static str) {
 
 async fn observe(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Listing> {
     let (global, nodes, kept) = tokio::join!(
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::in_force(cluster),
         node_secrets(cluster),
         slots(cluster, gps.spec.history_limit),
     );

@@ -45,7 +45,7 @@ async fn observe(cluster: &Cluster<'_>) -> Result<WhereOld> {
         Facts::observe(cluster),
         slots(cluster, names::HISTORY_SLOTS),
         pull_secret::get(cluster, names::ROLLED_OUT_SECRET),
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::in_force(cluster),
         pull_secret::get(cluster, names::ADDITIONAL_SECRET),
     );
     let facts = facts?;

@@ -129,7 +129,7 @@ async fn delivered(cluster: &Cluster<'_>) -> Result<DeliveredSecrets> {
             "`kubectl globalps check` says which, and what to do about it; then migrate again",
         ));
     }
-    let global = pull_secret::get(cluster, names::GLOBAL_SECRET).await?;
+    let global = pull_secret::in_force(cluster).await?;
     let bytes = global
         .as_ref()
         .and_then(|global| data_of(global, names::DATA_KEY));

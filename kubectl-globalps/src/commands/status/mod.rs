@@ -3,7 +3,6 @@
 mod namespaces;
 
 use globalps_core::api::GlobalPullSecret;
-use globalps_core::names;
 use globalps_core::reasons::Reason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -129,7 +128,7 @@ const GONE: &str = "nodes keep what they have, and no change reaches them";
 
 /// What is in force; `None`: this user may not read it.
 async fn registries(cluster: &Cluster<'_>, gps: &GlobalPullSecret) -> Result<Option<Listing>> {
-    let global = match Sight::of(pull_secret::get(cluster, names::GLOBAL_SECRET).await)? {
+    let global = match Sight::of(pull_secret::in_force(cluster).await)? {
         Sight::Here(secret) => secret,
         Sight::Absent => Secret::default(),
         Sight::Hidden => return Ok(None),

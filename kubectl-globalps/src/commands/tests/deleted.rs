@@ -66,6 +66,20 @@ fn a_removal_ends_with_restored_nodes_and_names_what_keeps_it() {
     assert_eq!(api.object(&path("deployments", names::CONTROLLER)), None);
 }
 
+#[test]
+fn uninstall_leaves_what_is_hypershifts() {
+    let (place, set) = install::of_hypershift();
+    let api = rolled_out().with_object(&place, set.clone());
+    let (ran, [out, err]) = api.printed("uninstall --dry-run");
+    assert_eq!(ran, Ok(Exit::Done), "{err}");
+    assert!(!out.contains(names::SYNCER), "{out}");
+    let api = api.with_controller(restore);
+    let (ran, [_, err]) = api.printed("uninstall --yes --timeout 20s");
+    assert_eq!(ran, Ok(Exit::Done), "{err}");
+    let left = api.object(&place).expect("HyperShift's");
+    assert_eq!(left["spec"], set["spec"]);
+}
+
 /// A deletion by mistake, while the controller restores the first nodes.
 #[test]
 fn undo_brings_the_newest_of_the_history_back() {

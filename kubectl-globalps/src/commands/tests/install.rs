@@ -254,34 +254,57 @@ fn what_another_program_installed_is_left_to_it() {
     assert!(!out.contains("deployment"), "{out}");
 }
 
-#[test]
-fn nothing_is_installed_beside_hypershifts_own_syncer() {
-    let daemon_set = |labels: &Value| {
-        json!({
-            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": names::SYNCER},
-            "spec": {
-                "selector": {"matchLabels": {"name": names::SYNCER}},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": []}},
-            },
-        })
-    };
+fn daemon_set(labels: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": names::SYNCER},
+        "spec": {
+            "selector": {"matchLabels": {"name": names::SYNCER}},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": []}},
+        },
+    })
+}
+
+/// Its path, and `HyperShift`'s.
+pub(super) fn of_hypershift() -> (String, Value) {
     let place = format!(
         "/apis/apps/v1/namespaces/{}/daemonsets/{}",
         names::NAMESPACE,
         names::SYNCER
     );
-    let of_hypershift = daemon_set(&json!({
+    let labels = json!({
         "name": names::SYNCER, "hypershift.openshift.io/globalps-config-hash": "6f1ed002",
-    }));
-    let api = empty().with_object(&place, of_hypershift);
+    });
+    (place, daemon_set(&labels))
+}
+
+#[test]
+fn nothing_delivers_beside_hypershifts_own_syncer() {
+    let (place, set) = of_hypershift();
+    let api = empty().with_object(&place, set);
     for line in [IMAGES.to_owned(), format!("{IMAGES} --force-conflicts")] {
         let failure = refused(api.run(&line));
         assert!(
-            failure.message.contains("HyperShift delivers"),
+            failure.message.contains("HyperShift delivers")
+                && failure.hint.contains("--delivery Observe"),
             "{failure:?}"
         );
         assert_eq!(api.writes(), [""; 0], "{line}");
     }
+    let observes = format!("{IMAGES} --delivery Observe");
+    assert_eq!(api.run(&observes), Ok(Exit::Done));
+    let expected = json!({
+        "kubelet": {"delivery": "Observe"}, "precedence": "Original",
+        "original": {"secretRef": {"namespace": "kube-system", "name": "original-pull-secret", "key": names::DATA_KEY}},
+    });
+    for line in [observes.as_str(), IMAGES] {
+        assert_eq!(api.run(line), Ok(Exit::Done), "{line}");
+        assert_eq!(spec(&api), expected, "{line}: an upgrade keeps it");
+    }
+    let failure = refused(empty().run(&observes));
+    assert!(
+        failure.message.contains("nobody would write"),
+        "{failure:?}"
+    );
     // As left over from an installation, or anybody's.
     let other = daemon_set(&json!({"name": names::SYNCER}));
     let api = empty().with_object(&place, other);

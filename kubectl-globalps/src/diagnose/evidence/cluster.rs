@@ -166,7 +166,7 @@ pub(crate) async fn restarts(
     }
     let secrets = tokio::try_join!(
         slots(cluster, gps.spec.history_limit),
-        pull_secret::get(cluster, names::GLOBAL_SECRET),
+        pull_secret::in_force(cluster),
     );
     let Some((slots, Some(global))) = allowed(secrets)? else {
         return Ok(None);

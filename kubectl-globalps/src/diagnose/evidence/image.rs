@@ -32,7 +32,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) async fn of(cluster: &Cluster<'_>, gps: Option<GlobalPullSecret>) -> Result<Self> {
         Ok(Self {
-            global: pull_secret::get(cluster, names::GLOBAL_SECRET).await?,
+            global: pull_secret::in_force(cluster).await?,
             lacks_policy: gps.as_ref().is_some_and(needs_policy)
                 && admission_policy(cluster).await? == Sight::Absent,
             gps,

@@ -23,6 +23,7 @@ fn context(clock: &LeaderClock, seconds: i64) -> Context<'_> {
         is_rolled_out: false,
         is_own: true,
         is_changed: false,
+        is_observed: false,
     }
 }
 
