@@ -175,7 +175,7 @@ async fn complete(
     let known = config.as_ref().map(|config| config.spec.kubelet.delivery);
     let wanted = wanted.or(manifests.delivery).or(known);
     hypershift::must_not_deliver(cluster, wanted).await?;
-    if wanted.is_some_and(DeliveryType::is_observed) && manifests.hosted_control_plane.is_none() {
+    if wanted == Some(DeliveryType::Observe) && manifests.hosted_control_plane.is_none() {
         manifests.original.get_or_insert_with(hypershift::original);
     }
     let (delivers, known) = match settings {
