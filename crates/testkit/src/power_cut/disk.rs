@@ -27,6 +27,8 @@ pub enum Op {
     /// fdatasync of a file: without its attributes.
     SyncData(String),
     Rename(String, String),
+    /// Both names exist, and change places.
+    Exchange(String, String),
     Unlink(String),
     RemoveDirectory(String),
 }
@@ -137,6 +139,16 @@ impl Disk {
                     "a rename into another directory is not modelled"
                 );
                 self.names(parent, vec![(from, None), (to, Some(id))])
+            }
+            Op::Exchange(one, other) => {
+                let (first, second) = (self.find(one)?, self.find(other)?);
+                let (parent, one) = self.parent(one)?;
+                let (other_parent, other) = self.parent(other)?;
+                ensure!(
+                    parent == other_parent,
+                    "an exchange between directories is not modelled"
+                );
+                self.names(parent, vec![(one, Some(second)), (other, Some(first))])
             }
             Op::Unlink(path) | Op::RemoveDirectory(path) => {
                 self.find(path)?;

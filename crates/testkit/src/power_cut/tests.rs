@@ -157,6 +157,15 @@ fn a_cut_leaves_whatever_was_not_synced_or_not() {
             vec!["f=news"],
         ),
         (
+            "files that change places do so both or not at all, before one of them is removed",
+            &[(FILE, "old"), (TEMP, "news")],
+            vec![
+                Op::Exchange(TEMP.to_owned(), FILE.to_owned()),
+                Op::Unlink(TEMP.to_owned()),
+            ],
+            vec!["f=news", "f=news t=old", "f=old t=news"],
+        ),
+        (
             "unrelated names change in any order",
             &[("a", ""), ("b", ""), ("c", "")],
             vec![

@@ -127,9 +127,13 @@ impl Reader<'_> {
             "rename" => Op::Rename(path, self.inside(self.below(argument(1)?)?)?),
             "renameat" | "renameat2" => {
                 let flags = arguments.get(4).copied().unwrap_or("0");
-                ensure!(matches!(flags, "0" | "RENAME_NOREPLACE"), "{flags}");
                 let to = self.below_at(argument(2)?, argument(3)?)?;
-                Op::Rename(path, self.inside(to)?)
+                let to = self.inside(to)?;
+                match flags {
+                    "0" | "RENAME_NOREPLACE" => Op::Rename(path, to),
+                    "RENAME_EXCHANGE" => Op::Exchange(path, to),
+                    _ => bail!("{flags} is not modelled"),
+                }
             }
             "unlinkat" if argument(2)?.contains("AT_REMOVEDIR") => Op::RemoveDirectory(path),
             "unlink" | "unlinkat" => Op::Unlink(path),
