@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::node::file::{self, FileError, FileSnapshot};
 use crate::node::provider::Provider;
-use crate::node::replace::{FileId, read_identified, replace_identified};
+use crate::node::replace::{FileId, read_identified, replace_identified, replace_seen};
 use crate::node::state::{InstalledProvider, NodeError, PendingChange};
 
 /// The writes in one direction of a change, in this order.
@@ -146,7 +146,11 @@ impl Writes {
             let path = path.to_owned();
             return Err(FileError::Unconfirmed { path }.into());
         }
-        let id = replace_identified(path, (&seen, &id), target)?;
+        let id = if is_credentials && self.guard.is_some() {
+            replace_identified(path, (&seen, &id), target)?
+        } else {
+            replace_seen(path, &seen, target)?
+        };
         if is_credentials {
             *written = Some(id);
         }

@@ -1,4 +1,4 @@
-//! Replaces a file with other writers: what they write meanwhile is never lost, and comes back if it was replaced
+//! Replaces a file with other writers. Where it is known which file is to go, what they write meanwhile comes back
 //! ([why](../../../docs/adr/0044-updates-in-place.md)).
 
 use std::fs;
@@ -67,8 +67,8 @@ pub(crate) fn read_identified(path: &Path) -> Result<(FileSnapshot, FileId), Fil
     Err(changed(path))
 }
 
-/// Makes the file equal to the target if it still equals `seen`. Otherwise fails, and the other process's file stays or comes back.
-/// Returns which file it is now.
+/// Makes the file equal to the target if it equals `seen` right before the last step. Otherwise fails, and the other process's file
+/// stays. Returns which file it is now.
 pub(crate) fn replace_seen(
     path: &Path,
     seen: &FileSnapshot,
@@ -77,7 +77,8 @@ pub(crate) fn replace_seen(
     replace(path, (seen, None), target)
 }
 
-/// The same if it is still this file: another process may have written the same content.
+/// The same if it is still this file, since another process may have written the same content. What it writes during the last step
+/// comes back.
 pub(crate) fn replace_identified(
     path: &Path,
     (seen, id): (&FileSnapshot, &FileId),
@@ -93,9 +94,12 @@ fn replace(
 ) -> Result<FileId, FileError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temp = path.with_file_name(format!("{TEMP_PREFIX}{name}"));
+    let is_exchanged = seen.1.is_some();
     let replaced = replace_by(&temp, path, seen, target);
-    // Of a failure only the error matters; otherwise it is the old file.
-    let _ = fs::remove_file(&temp);
+    if is_exchanged || replaced.is_err() {
+        // Of a failure only the error matters; otherwise it is the old file.
+        let _ = fs::remove_file(&temp);
+    }
     let id = replaced?;
     sync_parent(path)?;
     Ok(id)
@@ -124,6 +128,13 @@ fn replace_by(
     if found != *seen || known.is_some_and(|known| *known != id) {
         return Err(changed(path));
     }
+    if known.is_none() {
+        return match (rename_or_remove(temp, path, target), target) {
+            (Err(error), FileSnapshot::Absent) => Err(write_error("remove", path)(error)),
+            (Err(error), _) => Err(write_error("replace", path)(error)),
+            (Ok(()), _) => Ok(new),
+        };
+    }
     match (seen, target) {
         (FileSnapshot::Absent, FileSnapshot::Absent) => {}
         (FileSnapshot::Absent, _) => move_to_free(temp, path)?,
@@ -137,6 +148,16 @@ fn replace_by(
         _ => swap(temp, path, &id, &new)?,
     }
     Ok(new)
+}
+
+fn rename_or_remove(temp: &Path, path: &Path, target: &FileSnapshot) -> io::Result<()> {
+    match target {
+        FileSnapshot::File { .. } => rename(temp, path),
+        FileSnapshot::Absent => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+    }
 }
 
 /// Puts the new file in place, and takes out `expected`. Another process's file that comes out instead goes back.
