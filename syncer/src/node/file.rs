@@ -215,32 +215,46 @@ pub(crate) fn modified(path: &Path) -> Option<SystemTime> {
 /// Makes the file equal to the snapshot. The path always has the complete old or the complete new file, and once this returns the
 /// new one survives a power cut.
 pub(crate) fn replace(path: &Path, target: &FileSnapshot) -> Result<(), FileError> {
-    match target {
-        FileSnapshot::Absent => match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(write_error("remove", path)(error));
-            }
-            _ => {}
-        },
+    replace_by(path, target, |temp| put(temp, path, target))
+}
+
+/// Like [`replace`]. `last_step` gets the path of the new file, if there is one, and puts it in place of the old one.
+pub(super) fn replace_by(
+    path: &Path,
+    target: &FileSnapshot,
+    last_step: impl FnOnce(&Path) -> Result<(), FileError>,
+) -> Result<(), FileError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temp = path.with_file_name(format!("{TEMP_PREFIX}{name}"));
+    let written = match target {
+        FileSnapshot::Absent => Ok(()),
         FileSnapshot::File {
             bytes,
             mode,
             uid,
             gid,
-        } => {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let temp = path.with_file_name(format!("{TEMP_PREFIX}{name}"));
-            #[expect(clippy::disallowed_methods, reason = "`write_temp` synced it")]
-            let written = write_temp(&temp, bytes, *mode, (*uid, *gid), path)
-                .and_then(|()| fs::rename(&temp, path).map_err(write_error("replace", path)));
-            if let Err(error) = written {
-                // The file may not exist; only the original error matters.
-                let _ = fs::remove_file(&temp);
-                return Err(error);
-            }
-        }
+        } => write_temp(&temp, bytes, *mode, (*uid, *gid), path),
+    };
+    if let Err(error) = written.and_then(|()| last_step(&temp)) {
+        // The file may not exist; only the original error matters.
+        let _ = fs::remove_file(&temp);
+        return Err(error);
     }
     sync_parent(path)
+}
+
+/// Renames the new file, or removes the old one.
+#[expect(clippy::disallowed_methods, reason = "`write_temp` synced it")]
+pub(super) fn put(temp: &Path, path: &Path, target: &FileSnapshot) -> Result<(), FileError> {
+    match target {
+        FileSnapshot::File { .. } => fs::rename(temp, path).map_err(write_error("replace", path)),
+        FileSnapshot::Absent => match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(write_error("remove", path)(error))
+            }
+            _ => Ok(()),
+        },
+    }
 }
 
 /// The error of a replace or remove: the kernel uses one error number for several causes.
@@ -262,7 +276,7 @@ pub(super) fn write_error<'a>(
 }
 
 /// `like` is the file whose extended attributes are kept, including its `SELinux` label and access control list.
-pub(super) fn write_temp(
+fn write_temp(
     temp: &Path,
     bytes: &[u8],
     mode: u32,

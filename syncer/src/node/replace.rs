@@ -10,9 +10,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use super::file::{
-    FileError, FileSnapshot, TEMP_PREFIX, io_error, read, sync_parent, write_error, write_temp,
-};
+use super::file::{FileError, FileSnapshot, io_error, put, read, replace_by, write_error};
 
 /// How often the file may change while it is read, or while what came out goes back.
 const MEANWHILE: usize = 5;
@@ -74,7 +72,16 @@ pub(crate) fn replace_seen(
     seen: &FileSnapshot,
     target: &FileSnapshot,
 ) -> Result<FileId, FileError> {
-    replace(path, (seen, None), target)
+    let mut new = FileId::default();
+    replace_by(path, target, |temp| {
+        new = identify(temp)?;
+        // Right before the last step, because the earlier ones may be slow.
+        if read(path)? != *seen {
+            return Err(changed(path));
+        }
+        put(temp, path, target)
+    })?;
+    Ok(new)
 }
 
 /// The same if it is still this file, since another process may have written the same content. What it writes during the last step
@@ -84,80 +91,39 @@ pub(crate) fn replace_identified(
     (seen, id): (&FileSnapshot, &FileId),
     target: &FileSnapshot,
 ) -> Result<FileId, FileError> {
-    replace(path, (seen, Some(id)), target)
+    let mut new = FileId::default();
+    replace_by(path, target, |temp| {
+        new = identify(temp)?;
+        if read_identified(path)? != (seen.clone(), id.clone()) {
+            return Err(changed(path));
+        }
+        exchange(temp, path, (seen, id), (target, &new))
+    })?;
+    Ok(new)
 }
 
-fn replace(
-    path: &Path,
-    seen: (&FileSnapshot, Option<&FileId>),
-    target: &FileSnapshot,
-) -> Result<FileId, FileError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temp = path.with_file_name(format!("{TEMP_PREFIX}{name}"));
-    let is_exchanged = seen.1.is_some();
-    let replaced = replace_by(&temp, path, seen, target);
-    if is_exchanged || replaced.is_err() {
-        // Of a failure only the error matters; otherwise it is the old file.
-        let _ = fs::remove_file(&temp);
-    }
-    let id = replaced?;
-    sync_parent(path)?;
-    Ok(id)
-}
-
-fn replace_by(
+/// Puts the new file in place, and removes the old one if that is what came out.
+fn exchange(
     temp: &Path,
     path: &Path,
-    (seen, known): (&FileSnapshot, Option<&FileId>),
-    target: &FileSnapshot,
-) -> Result<FileId, FileError> {
-    // Before the last look, because this may be slow.
-    let new = match target {
-        FileSnapshot::Absent => FileId::absent(),
-        FileSnapshot::File {
-            bytes,
-            mode,
-            uid,
-            gid,
-        } => {
-            write_temp(temp, bytes, *mode, (*uid, *gid), path)?;
-            identify(temp)?
-        }
-    };
-    let (found, id) = read_identified(path)?;
-    if found != *seen || known.is_some_and(|known| *known != id) {
-        return Err(changed(path));
-    }
-    if known.is_none() {
-        return match (rename_or_remove(temp, path, target), target) {
-            (Err(error), FileSnapshot::Absent) => Err(write_error("remove", path)(error)),
-            (Err(error), _) => Err(write_error("replace", path)(error)),
-            (Ok(()), _) => Ok(new),
-        };
-    }
+    (seen, id): (&FileSnapshot, &FileId),
+    (target, new): (&FileSnapshot, &FileId),
+) -> Result<(), FileError> {
     match (seen, target) {
         (FileSnapshot::Absent, FileSnapshot::Absent) => {}
         (FileSnapshot::Absent, _) => move_to_free(temp, path)?,
         (_, FileSnapshot::Absent) => {
             rename(path, temp).map_err(write_error("remove", path))?;
-            if identify(temp)? != id {
+            if identify(temp)? != *id {
                 move_to_free(temp, path)?;
                 return Err(changed(path));
             }
         }
-        _ => swap(temp, path, &id, &new)?,
+        _ => swap(temp, path, id, new)?,
     }
-    Ok(new)
-}
-
-fn rename_or_remove(temp: &Path, path: &Path, target: &FileSnapshot) -> io::Result<()> {
-    match target {
-        FileSnapshot::File { .. } => rename(temp, path),
-        FileSnapshot::Absent => match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        },
-    }
+    // The old file; its place is taken in any case.
+    let _ = fs::remove_file(temp);
+    Ok(())
 }
 
 /// Puts the new file in place, and takes out `expected`. Another process's file that comes out instead goes back.
