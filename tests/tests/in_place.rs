@@ -1,5 +1,5 @@
 //! Updates of nodes in place: a stand-in of the Machine Config Daemon never finds our bytes where it compares, and the credentials
-//! are back right after its end. `UPDATES=200` runs so many, with programs killed in between; `SEED` repeats a run.
+//! are back right after its end. `UPDATES=200` runs 200 updates, with programs killed in between; `SEED` repeats a run.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn an_update_in_place_finds_its_own_bytes_and_the_credentials_come_back() {
     product.apply(&content(0)).unwrap();
     product.wait_synced().unwrap();
 
-    an_update_is_told_and_no_failure(&product, &nodes[0], &mut daemon);
+    an_update_is_shown_and_no_failure(&product, &nodes[0], &mut daemon);
     updates_at_random_moments(&cluster, &product, &nodes, &mut daemon);
     a_removal_in_the_middle_leaves_the_daemons_file(&product, &nodes[0], &mut daemon);
 }
@@ -72,7 +72,7 @@ fn wait_back(node: &Node, number: u32, since: Instant, within: Duration) -> Dura
     since.elapsed()
 }
 
-fn an_update_is_told_and_no_failure(
+fn an_update_is_shown_and_no_failure(
     product: &Product,
     node: &Node,
     daemon: &mut MachineConfigDaemon,
@@ -91,11 +91,11 @@ fn an_update_is_told_and_no_failure(
     assert_eq!(product.condition("Degraded").unwrap().0, "False");
     assert_eq!(product.condition("Ready").unwrap().0, "True");
     let waited = product.ends("status --wait --timeout 1m", 0);
-    let told = format!(
+    let sentence = format!(
         "only nodes are left that are being updated: {}",
         node.name()
     );
-    assert!(waited.stderr.contains(&told), "{waited:?}");
+    assert!(waited.stderr.contains(&sentence), "{waited:?}");
     let checked = product.plugin(&["check"], "").unwrap();
     assert!(checked.stdout.contains("node-update"), "{checked:?}");
     assert_eq!(

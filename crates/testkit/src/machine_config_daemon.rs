@@ -41,7 +41,7 @@ impl<'a> MachineConfigDaemon<'a> {
         most.mul_f64(self.random.f64())
     }
 
-    /// Whether something happens that happens once in so many times.
+    /// Whether an event with the probability 1 to this number happens.
     pub fn once_in(&mut self, times: u32) -> bool {
         self.random.u32(..times) == 0
     }

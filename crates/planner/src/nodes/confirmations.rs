@@ -109,8 +109,8 @@ mod tests {
             ("answered", Box::new(answer("1.2"))),
             ("nothing found", Box::new(|it| object(it, |it| it.status.as_mut().unwrap().found_file.clear()))),
             ("of another assignment", Box::new(|it| object(it, |it| it.status.as_mut().unwrap().observed_generation -= 1))),
-            ("not told to ask", Box::new(|it| object(it, |it| it.spec.updated_in_place = false))),
-            ("told to step aside", Box::new(|it| object(it, |it| MACHINE_CONFIG_UPDATE.clone_into(&mut it.spec.foreign_owner)))),
+            ("not of a node pool", Box::new(|it| object(it, |it| it.spec.updated_in_place = false))),
+            ("assigned to step aside", Box::new(|it| object(it, |it| MACHINE_CONFIG_UPDATE.clone_into(&mut it.spec.foreign_owner)))),
             ("updated", Box::new(|it| it.nodes.views.to_mut().get_mut("a").unwrap().file_owner = MACHINE_CONFIG_UPDATE)),
         ];
         for (case, change) in cases {
