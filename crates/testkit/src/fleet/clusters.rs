@@ -86,7 +86,7 @@ async fn run(stage: &HubStage, options: Options) -> Result<Figures> {
             step.writes()
         ));
     };
-    let hub = stage.start()?;
+    let hub = stage.start_with_metrics()?;
     sleep(Duration::from_secs(3)).await;
     let fresh = Usage::of(hub.pid)?;
     stage.stop()?;
@@ -224,7 +224,7 @@ impl Bench<'_> {
 
     async fn cold(&mut self, number: usize) -> Result<Step> {
         let from = Mark::before(&self.members);
-        self.hub = self.stage.start()?;
+        self.hub = self.stage.start_with_metrics()?;
         self.wait_in_force(number).await?;
         self.since(from, waves(0, number, number / 10)).await
     }
@@ -269,7 +269,7 @@ impl Bench<'_> {
             sleep(POLL).await;
         }
         let from = Mark::before(&self.members);
-        self.hub = self.stage.start()?;
+        self.hub = self.stage.start_with_metrics()?;
         while self.members.watches() < number {
             ensure!(
                 from.begun.elapsed() < self.deadline,

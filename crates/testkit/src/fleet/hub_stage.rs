@@ -29,7 +29,7 @@ pub struct HubStage {
 #[derive(Clone, Copy, Debug)]
 pub struct HubProcess {
     pub pid: u32,
-    /// Port of its metrics.
+    /// Port of its metrics; 0: unknown.
     pub port: u16,
 }
 
@@ -93,19 +93,28 @@ impl HubStage {
 
     /// Starts the shipped hub with all its shards; returns the first one.
     pub fn start(&self) -> Result<HubProcess> {
+        self.start_on(0)
+    }
+
+    /// Like [`Self::start`]; the first one serves its metrics on a port that another program may take first.
+    pub(super) fn start_with_metrics(&self) -> Result<HubProcess> {
+        self.start_on(free_port()?)
+    }
+
+    fn start_on(&self, port: u16) -> Result<HubProcess> {
         for index in 1..self.shards {
-            self.start_shard(&hub_shard(index), index)?;
+            self.start_shard(&hub_shard(index), index, 0)?;
         }
-        self.start_shard(HUB, 0)
+        self.start_shard(HUB, 0, port)
     }
 
     /// `component`: name of this process of the hub.
     pub(super) fn start_as(&self, component: &str) -> Result<HubProcess> {
-        self.start_shard(component, 0)
+        self.start_shard(component, 0, 0)
     }
 
-    fn start_shard(&self, component: &str, index: u32) -> Result<HubProcess> {
-        let port = free_port()?;
+    /// `port`: of the metrics; 0: the kernel chooses one, which no other program has.
+    fn start_shard(&self, component: &str, index: u32, port: u16) -> Result<HubProcess> {
         let flags = [
             format!("--port={port}"),
             format!("--namespaces={}", self.namespaces.join(",")),

@@ -109,8 +109,8 @@ fn kill_at_each_write<S: Scene>(
     crate::fleet::block_on(async {
         let scene = scene.await?;
         let pid = scene.start()?;
-        settle(&scene, gate).await?;
         let mut killer = Killer { gate, scene, pid };
+        killer.settle().await?;
         killer.kill_at_each_write(changes).await
     })
 }
@@ -180,7 +180,7 @@ impl<S: Scene> Killer<'_, S> {
         self.gate.kill_after(writes, self.pid);
         let before = self.scene.wanted();
         self.scene.make(change).await?;
-        if is_settled_unless_killed(&self.scene, self.gate).await? {
+        if self.is_settled_unless_killed().await? {
             return Ok(None);
         }
         let begun = Instant::now();
@@ -189,7 +189,7 @@ impl<S: Scene> Killer<'_, S> {
         self.forget_leader().await?;
         self.gate.open();
         self.pid = self.scene.start()?;
-        settle(&self.scene, self.gate).await?;
+        self.settle().await?;
         Ok(Some(begun.elapsed()))
     }
 
@@ -208,6 +208,40 @@ impl<S: Scene> Killer<'_, S> {
         self.scene.check_between(&found).await
     }
 
+    async fn settle(&self) -> Result<()> {
+        ensure!(self.is_settled_unless_killed().await?, "killed twice");
+        Ok(())
+    }
+
+    /// Waits until all objects are as expected and no more writes are made. Returns false if the program was killed before that.
+    async fn is_settled_unless_killed(&self) -> Result<bool> {
+        let (scene, gate) = (&self.scene, self.gate);
+        let begun = Instant::now();
+        loop {
+            if gate.has_killed() {
+                return Ok(false);
+            }
+            // Nothing starts it again, and the objects would stay as they are.
+            ensure!(
+                parent(self.pid).is_some() || gate.has_killed(),
+                "the program has exited"
+            );
+            if gate.is_quiet() {
+                let checked = check(scene).await;
+                if checked.is_ok() && gate.is_quiet() && !gate.has_killed() {
+                    return Ok(true);
+                }
+                if let (Err(error), true) = (checked, begun.elapsed() > SETTLED) {
+                    return Err(error.context(format!("not within {} s", SETTLED.as_secs())));
+                }
+            }
+            if begun.elapsed() > 2 * SETTLED {
+                bail!("the program does not stop writing");
+            }
+            sleep(POLL).await;
+        }
+    }
+
     /// Deletes the Lease, so that the next program need not wait until it expires.
     async fn forget_leader(&self) -> Result<()> {
         let client = self.scene.client().clone();
@@ -224,34 +258,6 @@ async fn wait_end(pid: u32) -> Result<()> {
         sleep(Duration::from_millis(5)).await;
     }
     Ok(())
-}
-
-async fn settle(scene: &impl Scene, gate: &Gate) -> Result<()> {
-    ensure!(is_settled_unless_killed(scene, gate).await?, "killed twice");
-    Ok(())
-}
-
-/// Waits until all objects are as expected and no more writes are made. Returns false if the program was killed before that.
-async fn is_settled_unless_killed(scene: &impl Scene, gate: &Gate) -> Result<bool> {
-    let begun = Instant::now();
-    loop {
-        if gate.has_killed() {
-            return Ok(false);
-        }
-        if gate.is_quiet() {
-            let checked = check(scene).await;
-            if checked.is_ok() && gate.is_quiet() && !gate.has_killed() {
-                return Ok(true);
-            }
-            if let (Err(error), true) = (checked, begun.elapsed() > SETTLED) {
-                return Err(error.context(format!("not within {} s", SETTLED.as_secs())));
-            }
-        }
-        if begun.elapsed() > 2 * SETTLED {
-            bail!("the program does not stop writing");
-        }
-        sleep(POLL).await;
-    }
 }
 
 async fn check(scene: &impl Scene) -> Result<()> {
