@@ -25,6 +25,10 @@ pub(crate) enum CacheEvent {
     Global(Update<Secret>),
     /// What `Global` is where that belongs to `HyperShift`'s controller.
     Record(Update<Secret>),
+    /// What the controller wrote into `OpenShift`'s pull secret.
+    Applied(Update<Secret>),
+    /// `OpenShift`'s own pull secret.
+    ClusterSecret(ObjectState<Secret>),
     RolledOut(Update<Secret>),
     Config(Update<GlobalPullSecret>),
     /// The controller's own state.

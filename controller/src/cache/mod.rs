@@ -2,6 +2,7 @@
 
 mod assignments;
 mod clock;
+mod cluster_secret;
 mod configuration;
 mod debounce;
 mod event;
@@ -28,7 +29,9 @@ mod watches;
 use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
-use globalps_core::names::{GLOBAL_SECRET, RECORD_SECRET, ROLLED_OUT_SECRET, STATE_SECRET};
+use globalps_core::names::{
+    APPLIED_SECRET, GLOBAL_SECRET, RECORD_SECRET, ROLLED_OUT_SECRET, STATE_SECRET,
+};
 use globalps_core::rollout::Revision;
 use globalps_planner::content::secret::{self, Global, RolledOutWrite};
 use globalps_planner::nodes::clock::LeaderClock;
@@ -41,6 +44,7 @@ use k8s_openapi::api::core::v1::Secret;
 use tokio::time::Instant;
 
 pub(crate) use clock::uptime;
+use cluster_secret::ClusterSecret;
 pub(crate) use event::{CacheEvent, OriginalRef};
 pub(crate) use kept::Kept;
 use namespaces::{Purpose, WatchedNamespaces};
@@ -71,6 +75,8 @@ pub(crate) struct Cache {
     pub(crate) operators: OperatorObjects,
     global: OwnSecret,
     record: OwnSecret,
+    applied: OwnSecret,
+    cluster_secret: ClusterSecret,
     rolled_out: OwnSecret,
     config: Store<GlobalPullSecret>,
     state: KnownState,
@@ -106,6 +112,11 @@ impl Cache {
                 self.out_of_band_changes.extend(lost);
                 changed
             }
+            CacheEvent::Applied(event) => {
+                let (changed, _) = self.applied.handle(APPLIED_SECRET, event);
+                changed
+            }
+            CacheEvent::ClusterSecret(state) => self.cluster_secret.handle(state),
             CacheEvent::RolledOut(event) => {
                 let (changed, lost) = self.rolled_out.handle(ROLLED_OUT_SECRET, event);
                 self.out_of_band_changes.extend(lost);
@@ -165,6 +176,7 @@ impl Cache {
             && !(is_in_force && self.sources.are_pending())
             && self.global.store.synced
             && self.record.store.synced
+            && self.applied.store.synced
             && self.rolled_out.store.synced
             && self.config.synced
             && self.state.secret.synced
@@ -185,10 +197,12 @@ impl Cache {
     pub(crate) fn set_watches(&mut self, watches: &[Watch]) {
         let (mut original, mut sources, mut catalog_secrets) = (None, Vec::new(), BTreeSet::new());
         let (mut pull_secrets, mut operators, mut namespaces) = (None, false, false);
+        let mut cluster_secret = false;
         for watch in watches {
             match watch.clone() {
                 Watch::Original(reference) => original = Some(reference),
                 Watch::Source(name) => sources.push(name),
+                Watch::ClusterSecret => cluster_secret = true,
                 Watch::Namespaces => namespaces = true,
                 Watch::PullSecrets(watch) => pull_secrets = Some(watch),
                 Watch::Operators => operators = true,
@@ -197,6 +211,7 @@ impl Cache {
                 }
             }
         }
+        self.cluster_secret.set_watched(cluster_secret);
         self.sources.set_original(original);
         self.sources.set_named(&sources);
         let secrets = pull_secrets.is_some() || operators;
@@ -292,6 +307,7 @@ impl Cache {
             Leftover::Secret(name) if name == STATE_SECRET => self.forget_state(),
             Leftover::Secret(name) if name == GLOBAL_SECRET => self.global.forget(),
             Leftover::Secret(name) if name == RECORD_SECRET => self.record.forget(),
+            Leftover::Secret(name) if name == APPLIED_SECRET => self.applied.forget(),
             Leftover::Secret(name) if name == ROLLED_OUT_SECRET => self.rolled_out.forget(),
             Leftover::Secret(_) => {}
         }

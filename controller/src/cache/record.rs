@@ -49,9 +49,9 @@ impl Cache {
         let wanted = self.config()?.spec.kubelet.delivery;
         let last = self.state().configuration.as_ref();
         let last = last.map_or(wanted, |last| last.spec.kubelet.delivery);
-        if last.is_observed() != wanted.is_observed() {
+        if last != wanted && (last.is_observed() || wanted.is_observed()) {
             Some(
-                "its `spec.kubelet.delivery` can't change to or from `Observe` while a pull secret is in force: restore the nodes first, with `kubectl globalps remove --all --wait`",
+                "its `spec.kubelet.delivery` can't change to or from `Observe` or `OpenShift` while a pull secret is in force: restore the nodes first, with `kubectl globalps remove --all --wait`",
             )
         } else if wanted != DeliveryType::Observe && self.is_hypershifts() {
             Some(

@@ -99,7 +99,7 @@ impl Cache {
                 forgotten: forgotten.unwrap_or_default(),
                 is_content_back: false,
                 namespaces_have: None,
-                has_copies: self.state().has_copies(),
+                has_copies: self.state().has_copies() || self.applied.get().is_some(),
             },
             agents: Agents {
                 syncers: Cow::Borrowed(&self.syncers),

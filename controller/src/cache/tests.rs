@@ -30,6 +30,7 @@ fn synced(additional: Option<Secret>, global: Option<Secret>, now: Instant) -> C
     let mut events = vec![CacheEvent::Additional(additional)];
     events.extend(list(global).map(CacheEvent::Global));
     events.extend(list(None).map(CacheEvent::Record));
+    events.extend(list(None).map(CacheEvent::Applied));
     events.extend(list(None).map(CacheEvent::RolledOut));
     events.extend(list(None).map(CacheEvent::Config));
     events.extend(list(None).map(CacheEvent::State));

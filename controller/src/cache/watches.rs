@@ -7,9 +7,9 @@ use futures::stream::{AbortHandle, BoxStream, SelectAll, Stream, StreamExt as _,
 use globalps_core::api::{NodePullSecret, SecretRef};
 use globalps_core::decode::Item;
 use globalps_core::names::{
-    ABANDON_ANNOTATION, ADDITIONAL_SECRET, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET,
-    MAY_REPLACE_ANNOTATION, OBSERVER, RECORD_SECRET, RESTORER, RETRY_ANNOTATION, ROLLED_OUT_SECRET,
-    STATE_SECRET, SYNCER, forget_up_to,
+    ABANDON_ANNOTATION, ADDITIONAL_SECRET, APPLIED_SECRET, DATA_KEY, FORGET_ANNOTATION,
+    GLOBAL_SECRET, MAY_REPLACE_ANNOTATION, OBSERVER, OPENSHIFT_ORIGINAL, RECORD_SECRET, RESTORER,
+    RETRY_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER, forget_up_to,
 };
 use globalps_planner::content::source::{Data, Source};
 use globalps_planner::nodes::forget::may_have_old;
@@ -44,6 +44,8 @@ pub(crate) enum Watch {
     Original(OriginalRef),
     /// The Secret of this name as a source. Each has its own watch, so that a forbidden one does not delay the others.
     Source(String),
+    /// `OpenShift`'s own pull secret, to write into it.
+    ClusterSecret,
     /// The labels of all namespaces.
     Namespaces,
     PullSecrets(PullSecretsWatch),
@@ -71,6 +73,13 @@ impl Watch {
                 sources(client, (&id.0, &id.1), "pull secret of a catalog", DATA_KEY)
                     .map(move |source| OperatorEvent::Secret(id.clone(), source))
                     .map(CacheEvent::Operators)
+                    .boxed()
+            }
+            Self::ClusterSecret => {
+                let (namespace, name) = OPENSHIFT_ORIGINAL;
+                let secrets = Api::<Item<Secret>>::namespaced(client.clone(), namespace);
+                watch_object(secrets, name, "pull secret of the cluster")
+                    .map(CacheEvent::ClusterSecret)
                     .boxed()
             }
             Self::Namespaces => {
@@ -143,6 +152,7 @@ fn events(
     );
     let global = named(api(client, namespace), GLOBAL_SECRET, "global pull secret");
     let record = named(api(client, namespace), RECORD_SECRET, "record");
+    let applied = named(api(client, namespace), APPLIED_SECRET, "applied entries");
     let rolled_out = named(
         api(client, namespace),
         ROLLED_OUT_SECRET,
@@ -179,6 +189,7 @@ fn events(
         additional.map(CacheEvent::Additional).boxed(),
         global.map(CacheEvent::Global).boxed(),
         record.map(CacheEvent::Record).boxed(),
+        applied.map(CacheEvent::Applied).boxed(),
         rolled_out.map(CacheEvent::RolledOut).boxed(),
         config.map(CacheEvent::Config).boxed(),
         state.map(CacheEvent::State).boxed(),

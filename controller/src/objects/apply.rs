@@ -5,17 +5,19 @@ use std::fmt::Debug;
 use globalps_core::api::{GlobalPullSecret, NodePullSecret, NodePullSecretSpec};
 use globalps_core::decode::Item;
 use globalps_core::names::{
-    ABANDON_ANNOTATION, CONTROLLER_MANAGER, FORGET_ANNOTATION, GLOBAL_SECRET, LEADER_ANNOTATION,
-    MAY_REPLACE_ANNOTATION, ROLLED_OUT_SECRET, STATE_SECRET, history_secret,
+    ABANDON_ANNOTATION, CONTROLLER_MANAGER, DATA_KEY, FORGET_ANNOTATION, GLOBAL_SECRET,
+    LEADER_ANNOTATION, MAY_REPLACE_ANNOTATION, OPENSHIFT_ORIGINAL, ROLLED_OUT_SECRET, SECRET_TYPE,
+    STATE_SECRET, history_secret,
 };
 use globalps_core::reasons::Reason;
 use globalps_core::state::State;
+use globalps_dockerconfig::DockerConfig;
 use globalps_planner::content::history::{self, HistoryWrite, Kept};
 use globalps_planner::content::secret::{self, GlobalWrite, RolledOutWrite};
 use globalps_planner::refused::title;
-use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::{ByteString, NamespaceResourceScope};
 use kube::api::{
     Api, DeleteParams, ListParams, PartialObjectMeta, Patch, PatchParams, Preconditions,
 };
@@ -95,6 +97,52 @@ impl Applier {
         let mut secret = state.secret();
         secret.annotations_mut().extend([self.leader()]);
         self.secret(STATE_SECRET, &secret).await
+    }
+
+    /// A Secret of the controller.
+    pub(crate) async fn own_secret(
+        &self,
+        name: &str,
+        mut secret: Secret,
+    ) -> Result<Secret, ApplyError> {
+        secret.annotations_mut().extend([self.leader()]);
+        self.secret(name, &secret).await
+    }
+
+    /// The Secret that observers compare the nodes' files with.
+    pub(crate) async fn delivered(&self, entries: &DockerConfig) -> Result<Secret, ApplyError> {
+        let data = (DATA_KEY.to_owned(), ByteString(entries.render()));
+        let secret = Secret {
+            metadata: ObjectMeta {
+                name: Some(GLOBAL_SECRET.to_owned()),
+                ..ObjectMeta::default()
+            },
+            type_: Some(SECRET_TYPE.to_owned()),
+            data: Some([data].into()),
+            ..Secret::default()
+        };
+        self.own_secret(GLOBAL_SECRET, secret).await
+    }
+
+    /// Writes this document into `OpenShift`'s own pull secret, unless that has changed.
+    pub(crate) async fn cluster_secret(
+        &self,
+        known: &Secret,
+        document: Vec<u8>,
+    ) -> Result<Secret, ApplyError> {
+        let (namespace, name) = OPENSHIFT_ORIGINAL;
+        let api: Api<Item<Secret>> = self.in_namespace(namespace);
+        let params = PatchParams {
+            field_manager: Some(CONTROLLER_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let body = json!({
+            "metadata": {"uid": known.metadata.uid, "resourceVersion": known.metadata.resource_version},
+            "data": {DATA_KEY: ByteString(document)},
+        });
+        let patch = Patch::Merge(&body);
+        let object = format!("{namespace}/{name}");
+        readable("write", "Secret", &object, api.patch(name, &params, &patch)).await
     }
 
     /// The slots of the history; `None`: empty.

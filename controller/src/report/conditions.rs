@@ -11,11 +11,12 @@ use globalps_planner::nodes::absence::Absence;
 use globalps_planner::nodes::input::Snapshot;
 use globalps_planner::nodes::plan::{Aim, Hold, Plan};
 use globalps_planner::nodes::provider_paths::{Deviation, reports_provider};
+use globalps_planner::openshift::report::PullSecretReport;
 
 use super::counts::{
     NodeCounts, failures, not_restored, restoring, revision as revision_of, rolling_out,
 };
-use super::deliveries::namespaces_synced;
+use super::deliveries::{namespaces_synced, pull_secret_synced};
 use super::sources::first_bad;
 use super::statement::{
     MAY_NOT_READ, NAMED, Statement, WAITS_FOR_PODS, first, list, sentences, statement,
@@ -76,6 +77,7 @@ pub(super) fn ready(
     plan: &Plan,
     counts: &NodeCounts,
     namespaces: Option<&NamespacesReport>,
+    pull_secret: Option<&PullSecretReport>,
 ) -> Statement {
     let no = |reason, message| statement(condition::READY, "False", reason, message);
     let status = counts.status;
@@ -111,6 +113,11 @@ pub(super) fn ready(
     }
     if let Verdict::RolledBack(reason) = &plan.resolved.additional {
         return no(Reason::RolledBack, format!("{reason}; {ROLLED_BACK_HINT}"));
+    }
+    if let Some(pull_secret) = pull_secret.map(pull_secret_synced)
+        && pull_secret.status != "True"
+    {
+        return no(pull_secret.reason, pull_secret.message);
     }
     if !counts.failed.is_empty() {
         return no(Reason::NodesFailed, failures(snapshot, &counts.failed));
@@ -429,7 +436,7 @@ mod tests {
             assert_eq!(plan.aim, Aim::Hold(expected));
             let counts = count(&plan.members, Goal::Restore);
             for found in [
-                super::ready(&snapshot, &plan, &counts, None),
+                super::ready(&snapshot, &plan, &counts, None, None),
                 super::progressing(&snapshot, &plan, &counts, &plan.members),
                 super::degraded(&snapshot, &plan, &counts, &plan.members),
             ] {
@@ -578,7 +585,7 @@ mod tests {
             };
             let counts = count(&plan.members, goal);
             let found = [
-                super::ready(&snapshot, &plan, &counts, None),
+                super::ready(&snapshot, &plan, &counts, None, None),
                 super::progressing(&snapshot, &plan, &counts, &plan.members),
                 super::degraded(&snapshot, &plan, &counts, &plan.members),
             ];

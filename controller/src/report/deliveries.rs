@@ -5,6 +5,7 @@ use globalps_core::api::{
 };
 use globalps_core::reasons::Reason;
 use globalps_planner::namespaces::report::{NamespacesReport, Problem};
+use globalps_planner::openshift::report::PullSecretReport;
 use globalps_planner::operators::report::OperatorsReport;
 use globalps_planner::targets::summary::{Failed, Summary};
 
@@ -143,6 +144,17 @@ pub(super) fn operators_status(
             })
             .collect(),
     }
+}
+
+/// Whether `OpenShift`'s own pull secret is in the desired state.
+pub(super) fn pull_secret_synced(report: &PullSecretReport) -> Statement {
+    let (is_synced, reason, message) = report.verdict();
+    let status = match (is_synced, reason) {
+        (true, _) => "True",
+        (false, Reason::Listing) => "Unknown",
+        (false, _) => "False",
+    };
+    statement(condition::PULL_SECRET_SYNCED, status, reason, message)
 }
 
 /// Whether every operator is in the desired state.

@@ -23,12 +23,15 @@ use globalps_planner::nodes::input::Snapshot;
 use globalps_planner::nodes::members::{RolloutTarget, members};
 use globalps_planner::nodes::plan::{Aim, Hold, Plan};
 use globalps_planner::nodes::state::node_states;
+use globalps_planner::openshift::report::PullSecretReport;
 use globalps_planner::operators::report::OperatorsReport;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use conditions::{additional_valid, degraded, hold, original_valid, progressing, ready};
 use counts::{count, revision};
-use deliveries::{namespaces_status, namespaces_synced, operators_status, operators_synced};
+use deliveries::{
+    namespaces_status, namespaces_synced, operators_status, operators_synced, pull_secret_synced,
+};
 use expiry::credentials_expiring;
 use forget::old_forgotten;
 use sources::{source_statuses, sources_valid};
@@ -38,13 +41,20 @@ use verification::credentials_rejected;
 
 use crate::verification::Verified;
 
+/// Of namespaces, of operators, and of `OpenShift`'s own pull secret.
+type Deliveries<'a> = (
+    Option<&'a NamespacesReport>,
+    Option<&'a OperatorsReport>,
+    Option<&'a PullSecretReport>,
+);
+
 /// `observed_additional` is the `resourceVersion` of the additional Secret, `generation` that of the spec. `before` is the
 /// previous status, so that a transition time changes only with its condition's status. `expiries` are those of the content in
 /// the snapshot.
 pub(crate) fn report(
     snapshot: &Snapshot,
     plan: &Plan,
-    (namespaces, operators): (Option<&NamespacesReport>, Option<&OperatorsReport>),
+    (namespaces, operators, pull_secret): Deliveries,
     (expiries, verified): (&Expiries, Option<&Verified>),
     observed_additional: &str,
     generation: i64,
@@ -82,7 +92,10 @@ pub(crate) fn report(
     counts.status.unsupported = unsupported;
     let refused = snapshot.refused.messages(|_| true);
     let statements = [
-        with_refused(ready(snapshot, plan, &counts, namespaces), &refused),
+        with_refused(
+            ready(snapshot, plan, &counts, namespaces, pull_secret),
+            &refused,
+        ),
         progressing(snapshot, plan, &counts, &members),
         with_refused(degraded(snapshot, plan, &counts, &members), &refused),
         additional_valid(&plan.resolved.additional, snapshot),
@@ -102,6 +115,7 @@ pub(crate) fn report(
         .chain(has_content.then(|| credentials_expiring(expiries, snapshot.clock.now)))
         .chain(namespaces.map(namespaces_synced))
         .chain(operators.map(operators_synced))
+        .chain(pull_secret.map(pull_secret_synced))
         .chain(verified.map(|verified| credentials_rejected(verified, conditions)))
         .chain(old_forgotten(snapshot, plan.forget, &members))
         .map(|new| dated(new, conditions, generation, snapshot.clock.now))

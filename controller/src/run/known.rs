@@ -12,6 +12,8 @@ use globalps_planner::namespaces::ownership::Ownership;
 use globalps_planner::namespaces::report::NamespacesReport;
 use globalps_planner::nodes::forget::Forgotten;
 use globalps_planner::nodes::input::Snapshot;
+use globalps_planner::openshift::report::PullSecretReport;
+use globalps_planner::openshift::turns::Turns;
 use globalps_planner::operators::report::OperatorsReport;
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -46,6 +48,14 @@ pub(super) struct ForOperators {
     /// Results of the last reconcile; `None`: operators get nothing and have nothing.
     pub(super) report: Option<OperatorsReport>,
     pub(super) executor: Executor,
+}
+
+/// What this leader knows of `OpenShift`'s own pull secret beyond the cache.
+#[derive(Default)]
+pub(super) struct ForClusterSecret {
+    /// Results of the last reconcile; `None`: it gets nothing and has nothing.
+    pub(super) report: Option<PullSecretReport>,
+    pub(super) turns: Turns,
 }
 
 /// What this leader knows of the Secrets with earlier content.

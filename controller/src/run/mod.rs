@@ -2,6 +2,9 @@
 
 mod assigning;
 mod clock;
+mod cluster_secret;
+#[cfg(test)]
+mod cluster_secret_tests;
 mod confirming;
 mod content;
 mod delivering;
@@ -30,7 +33,7 @@ use kube::Client;
 use tokio::time::{Instant, sleep_until};
 
 use delivering::DeliveryCache;
-use known::{Agents, EarlierContent, ForNamespaces, ForOperators, Reported};
+use known::{Agents, EarlierContent, ForClusterSecret, ForNamespaces, ForOperators, Reported};
 use openshift::OpenshiftOriginal;
 use verification::Verification;
 
@@ -128,6 +131,7 @@ struct Controller {
     agents: Agents,
     namespaces: ForNamespaces,
     operators: ForOperators,
+    cluster_secret: ForClusterSecret,
     reported: Reported,
     /// This reconcile wrote something that the next plan depends on.
     wrote: bool,
@@ -157,6 +161,7 @@ impl Controller {
             agents: Agents::default(),
             namespaces: ForNamespaces::default(),
             operators: ForOperators::default(),
+            cluster_secret: ForClusterSecret::default(),
             reported: Reported::default(),
             wrote: false,
             planning: Duration::ZERO,

@@ -97,6 +97,7 @@ impl Controller {
         if plan.aim == Aim::Nothing
             && self.cache.config().is_none()
             && self.cache.additional().is_none()
+            && !self.writes_cluster_secret()
         {
             return RESYNC;
         }
@@ -104,6 +105,7 @@ impl Controller {
         let is_all_assigned = self.assign(&plan).await & self.confirm(&plan).await;
         let namespaces = self.deliver_to_namespaces(&plan).await;
         let operators = self.deliver_to_operators().await;
+        let cluster_secret = Box::pin(self.deliver_to_cluster(&plan)).await;
         let agents = self
             .manage(
                 &plan,
@@ -126,7 +128,15 @@ impl Controller {
             return Duration::ZERO;
         }
         let expiry = until_next_expiry(&self.reported.expiries.1, now);
-        let delays = [namespaces, operators, agents, status, refused, expiry];
+        let delays = [
+            namespaces,
+            operators,
+            cluster_secret,
+            agents,
+            status,
+            refused,
+            expiry,
+        ];
         let pause = self.pause(&plan, decisions.is_unsettled);
         delays.into_iter().flatten().fold(pause, Duration::min)
     }

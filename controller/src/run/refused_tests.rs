@@ -7,7 +7,7 @@ use globalps_core::api::{
     NodePullSecretSpec, NodePullSecretStatus, Phase,
 };
 use globalps_core::names::{
-    ABANDON_ANNOTATION, ADDITIONAL_ROLLED_OUT_ANNOTATION, ADDITIONAL_SECRET,
+    ABANDON_ANNOTATION, ADDITIONAL_ROLLED_OUT_ANNOTATION, ADDITIONAL_SECRET, APPLIED_SECRET,
     CANARY_PASSED_ANNOTATION, CHECKSUM_KEY, CONTENT_SINCE_ANNOTATION, DATA_KEY,
     DELIVERY_ANNOTATION, FORGET_ANNOTATION, GLOBAL_SECRET, LAST_ADDITIONAL_KEY, LAST_ORIGINAL_KEY,
     LAST_SCOPES_KEY, LAST_SOURCE_KEY_PREFIX, PROVIDER_SINCE_ANNOTATION, RECORD_SECRET,
@@ -54,7 +54,7 @@ const KEY: ProofKey = ProofKey([1; 16]);
 const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
 const B: &str = r#"{"auths":{"b":{"auth":"dTpw"}}}"#;
 
-const CONFIG: &str =
+pub(super) const CONFIG: &str =
     "/apis/globalps.io/v1alpha1/namespaces/kube-system/globalpullsecrets/global-pull-secret";
 
 /// Reads of `OpenShift`'s Secrets fail with this code.
@@ -65,7 +65,7 @@ fn hide_originals(api: &FakeApi, code: u16) {
     }
 }
 
-fn secret_path(name: &str) -> String {
+pub(super) fn secret_path(name: &str) -> String {
     format!("/api/v1/namespaces/kube-system/secrets/{name}")
 }
 
@@ -132,7 +132,7 @@ fn controller(api: &FakeApi) -> Controller {
     controller
 }
 
-fn additional(text: &str, version: u64) -> Secret {
+pub(super) fn additional(text: &str, version: u64) -> Secret {
     Secret {
         data: Some([(DATA_KEY.to_owned(), ByteString(text.into()))].into()),
         metadata: kube::api::ObjectMeta {
@@ -157,7 +157,11 @@ fn stored<T: serde::de::DeserializeOwned>(api: &FakeApi, of: &str) -> Vec<T> {
 }
 
 /// The cache gets complete lists of what the API server has. The nodes a, b and c are old, d is new.
-fn list_all(controller: &mut Controller, api: &FakeApi, additional: ObjectState<Secret>) {
+pub(super) fn list_all(
+    controller: &mut Controller,
+    api: &FakeApi,
+    additional: ObjectState<Secret>,
+) {
     let now = Timestamp::now();
     let hour = now - SignedDuration::from_hours(1);
     let mut events = vec![CacheEvent::Additional(additional)];
@@ -165,7 +169,8 @@ fn list_all(controller: &mut Controller, api: &FakeApi, additional: ObjectState<
     let mut global = secrets(GLOBAL_SECRET);
     global.retain(|it| it.metadata.name.as_deref() == Some(GLOBAL_SECRET));
     events.extend(list(global).map(CacheEvent::Global));
-    events.extend(list(stored(api, &secret_path(RECORD_SECRET))).map(CacheEvent::Record));
+    events.extend(list(secrets(RECORD_SECRET)).map(CacheEvent::Record));
+    events.extend(list(secrets(APPLIED_SECRET)).map(CacheEvent::Applied));
     events.extend(list(stored(api, &secret_path(ROLLED_OUT_SECRET))).map(CacheEvent::RolledOut));
     events.extend(list(stored(api, CONFIG)).map(CacheEvent::Config));
     events.extend(list(secrets(STATE_SECRET)).map(CacheEvent::State));
@@ -203,7 +208,7 @@ fn managed_path(object: ManagedObject) -> String {
 }
 
 /// A new leader, whose caches are empty.
-fn begun(api: &FakeApi) -> Controller {
+pub(super) fn begun(api: &FakeApi) -> Controller {
     let health = Arc::new(Health::new());
     let process = Process {
         client: api.client(),

@@ -136,6 +136,7 @@ impl World {
         )];
         events.extend(list(self.global.clone()).map(CacheEvent::Global));
         events.extend(list(None).map(CacheEvent::Record));
+        events.extend(list(None).map(CacheEvent::Applied));
         events.extend(list(None).map(CacheEvent::RolledOut));
         events.extend(list(self.config.clone()).map(CacheEvent::Config));
         events.extend(list(self.state.clone()).map(CacheEvent::State));

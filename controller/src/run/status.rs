@@ -52,6 +52,7 @@ impl Controller {
             (
                 self.namespaces.report.as_ref(),
                 self.operators.report.as_ref(),
+                self.cluster_secret.report.as_ref(),
             ),
             (
                 &self.reported.expiries.1,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use globalps_core::api::{GlobalPullSecretSpec, SecretRef};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, SecretRef};
 use globalps_core::decode::Item;
 use globalps_core::names::{DATA_KEY, OPENSHIFT_ORIGINAL};
 use k8s_openapi::api::core::v1::Secret;
@@ -54,6 +54,7 @@ impl Controller {
         let sources = self.cache.wanted_sources().into_iter();
         let mut wanted: Vec<Watch> = sources.map(Watch::Source).collect();
         wanted.extend(original.map(Watch::Original));
+        wanted.extend(self.writes_cluster_secret().then_some(Watch::ClusterSecret));
         let pull_secrets = self.wanted_pull_secrets();
         let has_operators = self.operator_settings().is_some();
         if pull_secrets.is_some() || has_operators || self.cache.selects_namespaces() {
@@ -70,6 +71,9 @@ impl Controller {
 
     /// The original pull secret: that of the configuration, or `OpenShift`'s.
     async fn original(&mut self) -> Option<OriginalRef> {
+        if self.cache.delivery() == DeliveryType::OpenShift {
+            return None;
+        }
         match self.cache.spec().and_then(configured) {
             None if self.has_openshift_original().await => Some(openshift_original()),
             configured => configured,

@@ -10,7 +10,7 @@ use globalps_core::api::{Counts, NodePullSecret, Phase, condition};
 const BUCKETS: [u32; 12] = [1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200];
 
 pub(crate) const PHASES: [Phase; 13] = Phase::ALL;
-pub(crate) const CONDITIONS: [&str; 11] = [
+pub(crate) const CONDITIONS: [&str; 12] = [
     condition::READY,
     condition::PROGRESSING,
     condition::DEGRADED,
@@ -20,6 +20,7 @@ pub(crate) const CONDITIONS: [&str; 11] = [
     condition::CREDENTIALS_EXPIRING,
     condition::NAMESPACES_SYNCED,
     condition::OPERATORS_SYNCED,
+    condition::PULL_SECRET_SYNCED,
     condition::CREDENTIALS_REJECTED,
     condition::OLD_FORGOTTEN,
 ];

@@ -82,6 +82,24 @@ pub use verify::Verify;
 }, {
     "rule": "self.kubelet.delivery != 'Observe' || (!self.rollout.paused && self.rollout.onFailure == 'Halt' && self.rollout.minReadySeconds == 0 && self.rollout.cordoned == 'Update' && self.rollout.maxUnavailable == '10%' && self.rollout.maxFailures == 1 && self.rollout.canary.nodes == 1 && self.rollout.canary.minReadySeconds == 0 && !has(self.rollout.canary.nodeSelector))",
     "message": "kubelet.delivery: Observe: HyperShift's syncer changes all nodes at once, so fields of rollout can't apply: leave them out",
+}, {
+    "rule": "self.kubelet.delivery != 'OpenShift' || !(has(self.original.secretRef) || has(self.original.hostedControlPlane))",
+    "message": "kubelet.delivery: OpenShift: the entries are merged into openshift-config/pull-secret itself, so original must be empty",
+}, {
+    "rule": "self.kubelet.delivery != 'OpenShift' || self.nodeSelector.size() == 0",
+    "message": "kubelet.delivery: OpenShift: the Machine Config Operator writes every node's file, so nodeSelector must be empty",
+}, {
+    "rule": "self.kubelet.delivery != 'OpenShift' || self.sources.all(s, !has(s.scope))",
+    "message": "kubelet.delivery: OpenShift: a node's file has no scopes, so sources can't have any",
+}, {
+    "rule": "self.kubelet.delivery != 'OpenShift' || (self.kubelet.unit == 'Auto' && self.kubelet.restart == 'Always' && !has(self.kubelet.credentialProvider))",
+    "message": "kubelet.delivery: OpenShift: nothing restarts the kubelet, so unit, restart and credentialProvider can't apply",
+}, {
+    "rule": "self.kubelet.delivery != 'OpenShift' || (self.rollout.onFailure == 'Halt' && self.rollout.minReadySeconds == 0 && self.rollout.cordoned == 'Update' && self.rollout.maxUnavailable == '10%' && self.rollout.maxFailures == 1 && self.rollout.canary.nodes == 1 && self.rollout.canary.minReadySeconds == 0 && !has(self.rollout.canary.nodeSelector))",
+    "message": "kubelet.delivery: OpenShift: the Machine Config Operator changes the nodes, so of rollout only paused applies: leave out the others",
+}, {
+    "rule": "self.kubelet.delivery == 'OpenShift' || !has(self.kubelet.overrideRegistries) || self.kubelet.overrideRegistries.size() == 0",
+    "message": "kubelet.overrideRegistries needs kubelet.delivery: OpenShift",
 }]))]
 pub struct GlobalPullSecretSpec {
     /// Which pull secret is effective for a registry that both the additional and the original one contain.

@@ -29,6 +29,8 @@ pub const RESTORER: &str = "global-pull-secret-restorer";
 pub const OBSERVER: &str = "globalps-observer";
 /// Secret with what [`GLOBAL_SECRET`] has otherwise, where that name belongs to `HyperShift`'s controller.
 pub const RECORD_SECRET: &str = "global-pull-secret-record";
+/// Secret with what the controller wrote into `OpenShift`'s own pull secret, and what that had instead. No node may read it.
+pub const APPLIED_SECRET: &str = "global-pull-secret-applied";
 /// Lease of the controllers' leader election, in [`CONTROLLER_NAMESPACE`].
 pub const LEASE: &str = "globalps-controller";
 /// `ServiceAccount` without pods or permissions, in [`CONTROLLER_NAMESPACE`]: its annotation [`LEADER_ANNOTATION`] names the Lease's
@@ -284,11 +286,12 @@ pub fn is_node_excluded<'a>(label: impl Fn(&str) -> Option<&'a str>) -> bool {
     labels.any(|name| label(name) == Some("true"))
 }
 
-const OWN_SECRETS: [&str; 4] = [
+const OWN_SECRETS: [&str; 5] = [
     GLOBAL_SECRET,
     ROLLED_OUT_SECRET,
     STATE_SECRET,
     RECORD_SECRET,
+    APPLIED_SECRET,
 ];
 
 /// Whether a Secret with this name in the namespace of globalps is its own: content that it wrote must not be its input.

@@ -17,6 +17,16 @@ pub(super) struct SyntaxError {
 #[derive(Clone, Copy)]
 pub(super) struct Json<'a>(&'a [u8]);
 
+/// A member of an object, and where it is in the object's text.
+pub(super) struct Span<'a> {
+    pub(super) name: String,
+    /// Of its name.
+    pub(super) start: usize,
+    /// Of its value.
+    pub(super) at: usize,
+    pub(super) value: Json<'a>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Null,
@@ -55,6 +65,11 @@ impl<'a> Json<'a> {
 
     /// The members of an object in order, including repeated ones; empty for other values.
     pub(super) fn members(self) -> impl Iterator<Item = (String, Json<'a>)> {
+        self.spans().map(|span| (span.name, span.value))
+    }
+
+    /// The same, with their places in the text.
+    pub(super) fn spans(self) -> impl Iterator<Item = Span<'a>> {
         let mut scanner = Scanner {
             text: if self.kind() == Kind::Object {
                 self.0
@@ -75,10 +90,20 @@ impl<'a> Json<'a> {
             scanner.space();
             scanner.at += 1;
             scanner.space();
-            let start = scanner.at;
+            let value = scanner.at;
             scanner.value().ok()?;
-            Some((name, Json(&scanner.text[start..scanner.at])))
+            Some(Span {
+                name,
+                start,
+                at: value,
+                value: Json(&scanner.text[value..scanner.at]),
+            })
         })
+    }
+
+    /// The text as it is written.
+    pub(super) fn bytes(self) -> &'a [u8] {
+        self.0
     }
 
     /// The text of a string; `None` for any other type.

@@ -17,6 +17,7 @@ mod keys;
 mod matching;
 mod merge;
 mod parse;
+mod shared;
 mod stray;
 mod url;
 mod validate;
@@ -34,6 +35,7 @@ pub use merge::{
     Combined, Conflict, Merged, NodeMerge, Precedence, Shadowed, combine, merge, merge_on_node,
 };
 pub use parse::{DockerConfig, ParseError, parse, parse_with};
+pub use shared::{Applied, Fate, Rules, SharedError, SharedMerge, merge_shared};
 pub use validate::{validate, validate_bytes, validate_data, validate_replacement};
 
 /// Key of a Secret's data that holds registry credentials.

@@ -4,19 +4,22 @@ use globalps_core::api::{
     DeliveryType, GlobalPullSecret, HostedControlPlaneRef, NodePullSecret, SecretRef, SourceRef,
 };
 use globalps_core::names::{
-    self, ADDITIONAL_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP,
-    HISTORY_SLOTS, NAMESPACE, OBSERVER, OPENSHIFT_ORIGINAL, RECORD_SECRET, REGISTRY_AUTHORITIES,
-    REGISTRY_AUTHORITIES_DIR, RESTORER, ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
+    self, ADDITIONAL_SECRET, APPLIED_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE,
+    GLOBAL_SECRET, GROUP, HISTORY_SLOTS, NAMESPACE, OBSERVER, OPENSHIFT_ORIGINAL, RECORD_SECRET,
+    REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR, RESTORER, ROLLED_OUT_SECRET, STATE_SECRET,
+    SYNCER,
 };
 use globalps_provider::AUDIENCE;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
+use k8s_openapi::api::rbac::v1::{PolicyRule, RoleBinding, Subject};
 use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::program::{Program, deployment, namespace};
-use super::rbac::{cluster_role, cluster_role_binding, role, role_binding, rule, service_account};
+use super::rbac::{
+    cluster_role, cluster_role_binding, role, role_binding, role_ref, rule, service_account,
+};
 use super::schema::crd;
 use super::{
     Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
@@ -92,6 +95,9 @@ impl Manifests {
             }
             objects.push(value(role(&role_name, namespace, rules)));
             objects.push(value(role_binding(&role_name, namespace, account)));
+        }
+        if self.delivery == Some(DeliveryType::OpenShift) {
+            objects.extend(openshift_access(&self.namespace));
         }
         if !self.sources.is_empty() {
             let names = self.sources.iter().map(|source| source.name.clone());
@@ -208,6 +214,29 @@ pub fn sources_access(namespace: &str, names: Vec<String>) -> [Value; 2] {
     by_name(&format!("{CONTROLLER}-sources"), namespace, names)
 }
 
+/// What standalone `OpenShift` needs in addition: the controller writes into that one Secret, and the pods may run. `OpenShift` has the
+/// `ClusterRoles` of its security context constraints.
+fn openshift_access(namespace: &str) -> Vec<Value> {
+    let (secret_namespace, secret) = OPENSHIFT_ORIGINAL;
+    let role_name = format!("{CONTROLLER}-pull-secret");
+    let rules = vec![rule("", ["secrets"], [secret], ["list", "watch", "patch"])];
+    let account = (CONTROLLER, CONTROLLER_NAMESPACE);
+    vec![
+        value(role(&role_name, secret_namespace, rules)),
+        value(role_binding(&role_name, secret_namespace, account)),
+        value(constraints("nonroot-v2", account)),
+        value(constraints("privileged", (OBSERVER, namespace))),
+    ]
+}
+
+/// Lets the account's pods run under this `SecurityContextConstraints`.
+fn constraints(name: &str, account: (&str, &str)) -> RoleBinding {
+    RoleBinding {
+        role_ref: role_ref("ClusterRole", &format!("system:openshift:scc:{name}")),
+        ..role_binding(&format!("{}-scc", account.0), account.1, account)
+    }
+}
+
 fn by_name(role_name: &str, namespace: &str, names: Vec<String>) -> [Value; 2] {
     let rule = PolicyRule {
         resource_names: Some(names),
@@ -260,6 +289,7 @@ fn controller_rules() -> Vec<PolicyRule> {
                 ROLLED_OUT_SECRET,
                 STATE_SECRET,
                 RECORD_SECRET,
+                APPLIED_SECRET,
             ],
             OWN,
         ),

@@ -6,9 +6,9 @@
 //! `ServiceAccount`s, for itself. So the leader names itself in the annotation of one that nothing else uses.
 
 use globalps_core::names::{
-    CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, HUB, HUB_LEADER, LEADER,
-    LEADER_ANNOTATION, LEASE, RECORD_SECRET, ROLLED_OUT_SECRET, STATE_SECRET, VERSION,
-    history_secret,
+    APPLIED_SECRET, CONTROLLER, CONTROLLER_NAMESPACE, GLOBAL_SECRET, GROUP, HISTORY_SLOTS, HUB,
+    HUB_LEADER, LEADER, LEADER_ANNOTATION, LEASE, OPENSHIFT_ORIGINAL, RECORD_SECRET,
+    ROLLED_OUT_SECRET, STATE_SECRET, VERSION, history_secret,
 };
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::PolicyRule;
@@ -74,12 +74,14 @@ fn policy((name, namespace): (&'static str, &str), delivered: &[String]) -> Poli
         ROLLED_OUT_SECRET,
         STATE_SECRET,
         RECORD_SECRET,
+        APPLIED_SECRET,
     ];
     let mut secrets: Vec<String> = own.map(str::to_owned).into();
     let others = delivered.iter().filter(|name| *name != GLOBAL_SECRET);
     secrets.extend(others.cloned());
     let naming = cel_list(&secrets);
     secrets.extend((0..HISTORY_SLOTS).map(history_secret));
+    secrets.push(OPENSHIFT_ORIGINAL.1.to_owned());
     let agents = Agent::ALL.map(Agent::name);
     Policy {
         params: PARAMS,

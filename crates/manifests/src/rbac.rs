@@ -54,7 +54,7 @@ pub(super) fn role_binding(name: &str, namespace: &str, account: (&str, &str)) -
     }
 }
 
-fn role_ref(kind: &str, name: &str) -> RoleRef {
+pub(super) fn role_ref(kind: &str, name: &str) -> RoleRef {
     RoleRef {
         api_group: "rbac.authorization.k8s.io".to_owned(),
         kind: kind.to_owned(),

@@ -10,6 +10,7 @@ pub mod clusters;
 pub mod content;
 pub mod namespaces;
 pub mod nodes;
+pub mod openshift;
 pub mod operators;
 #[cfg(any(test, feature = "testing"))]
 pub mod properties;

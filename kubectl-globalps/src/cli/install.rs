@@ -150,6 +150,9 @@ pub(crate) enum DeliveryFlag {
     /// `HyperShift`'s own controller delivers: globalps checks the pull secret and reports what each node's file has
     #[value(name = "Observe")]
     Observe,
+    /// The cluster's own pull secret, which `OpenShift`'s Machine Config Operator brings to the nodes
+    #[value(name = "OpenShift")]
+    OpenShift,
 }
 
 impl From<DeliveryFlag> for DeliveryType {
@@ -159,6 +162,7 @@ impl From<DeliveryFlag> for DeliveryType {
             DeliveryFlag::CredentialProvider => Self::CredentialProvider,
             DeliveryFlag::None => Self::None,
             DeliveryFlag::Observe => Self::Observe,
+            DeliveryFlag::OpenShift => Self::OpenShift,
         }
     }
 }

@@ -109,7 +109,9 @@ impl Deliveries {
         match (&self.in_force, self.wanted) {
             _ if self.is_unknown => none,
             // Another program changes the nodes, and decides about restarts.
-            (_, DeliveryType::Observe) | (None, DeliveryType::None) => none,
+            (_, DeliveryType::Observe | DeliveryType::OpenShift) | (None, DeliveryType::None) => {
+                none
+            }
             (None, CredentialProvider) => Effects {
                 restarts_kubelets: differs.any.then_some(true),
                 ..none

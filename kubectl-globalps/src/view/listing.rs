@@ -329,6 +329,7 @@ fn row(snapshot: &RegistrySnapshot, registry: String, entry: &Entry, first: i64)
             DeliveryType::None if spec.image_pull_secrets.enabled => "ImagePullSecrets",
             DeliveryType::None => "None",
             DeliveryType::Observe => "Observe",
+            DeliveryType::OpenShift => "OpenShift",
         },
         nodes: nodes.map(|all| all.iter().filter(|node| revision(node) >= first).count()),
         nodes_total: nodes.map(<[_]>::len),

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use globalps_core::api::condition;
 use globalps_core::reasons::{
     CLUSTER_EVENTS, CLUSTERS, CREDENTIALS, EVENTS, FLEETS, NAMESPACES, NODE_SECTIONS, NODES,
-    OPERATORS, ROLLOUT, Row, SECRETS, Severity, UNSUPPORTED, WRITES,
+    OPERATORS, PULL_SECRET, ROLLOUT, Row, SECRETS, Severity, UNSUPPORTED, WRITES,
 };
 
 pub const PAGES: [&str; 3] = [
@@ -37,7 +37,15 @@ pub fn page(page: &str) -> Result<String> {
 
 fn list(name: &str) -> Result<String> {
     let of = |type_: &str| {
-        let rows = [ROLLOUT, SECRETS, CREDENTIALS, NAMESPACES, OPERATORS].concat();
+        let rows = [
+            ROLLOUT,
+            SECRETS,
+            CREDENTIALS,
+            NAMESPACES,
+            OPERATORS,
+            PULL_SECRET,
+        ]
+        .concat();
         rows.into_iter()
             .filter(|row| row.of == type_)
             .collect::<Vec<_>>()
@@ -69,6 +77,7 @@ fn list(name: &str) -> Result<String> {
         "forgotten" => table("status | reason | meaning", &of(condition::OLD_FORGOTTEN)),
         "namespaces" => table("reason | meaning", &failed(NAMESPACES)),
         "operators" => table("reason | meaning", &failed(OPERATORS)),
+        "pull-secret" => table("reason | meaning", &failed(PULL_SECRET)),
         "writes" => table("reason | meaning", WRITES),
         "events" => table("event | reason | meaning | see", EVENTS),
         "clusters" => table("phase | reason | meaning", CLUSTERS),

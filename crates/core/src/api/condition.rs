@@ -20,6 +20,8 @@ pub const CREDENTIALS_EXPIRING: &str = "CredentialsExpiring";
 pub const NAMESPACES_SYNCED: &str = "NamespacesSynced";
 /// Only while operators get pull secrets or still have some.
 pub const OPERATORS_SYNCED: &str = "OperatorsSynced";
+/// `openshift-config/pull-secret` has the entries.
+pub const PULL_SECRET_SYNCED: &str = "PullSecretSynced";
 /// Content before a leaked password was replaced is forgotten. Only while an annotation asks for that.
 pub const OLD_FORGOTTEN: &str = "OldForgotten";
 /// A registry rejects credentials. Only with `spec.verify`.

@@ -28,12 +28,18 @@ pub struct Kubelet {
     /// a program that the kubelet runs at each pull; a source can have a scope. Only the setup, a registry on a new port and the
     /// first scope need a restart. A node that doesn't support this keeps `ConfigFile` and reports the reason. `None`: nodes get nothing, and those
     /// that have content are restored. `Observe`: `HyperShift`'s own controller delivers, and globalps reports what each node's file has.
+    /// `OpenShift`: the entries are merged into `openshift-config/pull-secret`, which the Machine Config Operator brings to the nodes.
     #[serde(default)]
     pub delivery: DeliveryType,
     /// Paths in the kubelet's own credential provider flags. Absent: the kubelet has no such flags yet, and the syncer adds them
     /// to kubeadm's flags file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_provider: Option<ProviderPaths>,
+    /// With the delivery `OpenShift`: registries whose entries in `openshift-config/pull-secret` may be replaced although other
+    /// programs wrote them, and for which the platform's own entry is not required. What they were comes back with the removal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 512)))]
+    pub override_registries: Vec<String>,
 }
 
 impl Default for Kubelet {
@@ -44,6 +50,7 @@ impl Default for Kubelet {
             restart: Restart::default(),
             delivery: DeliveryType::default(),
             credential_provider: None,
+            override_registries: Vec::new(),
         }
     }
 }
@@ -58,6 +65,9 @@ pub enum DeliveryType {
     None,
     /// `HyperShift`'s own controller writes `global-pull-secret`, its `DaemonSet` and the nodes' files; globalps reads them.
     Observe,
+    /// The controller writes into the cluster's own pull secret, and `OpenShift`'s Machine Config Operator into the nodes' files;
+    /// globalps reads these.
+    OpenShift,
 }
 
 impl ProviderPaths {
@@ -90,19 +100,21 @@ impl DeliveryType {
             Self::CredentialProvider => "CredentialProvider",
             Self::None => "None",
             Self::Observe => "Observe",
+            Self::OpenShift => "OpenShift",
         }
     }
 
     /// Another program writes the nodes' files: an observer on each node reports what its file has.
     pub fn is_observed(self) -> bool {
-        self == Self::Observe
+        matches!(self, Self::Observe | Self::OpenShift)
     }
 
     /// Name of the Secret with the revision in force and what the controller keeps of it.
     pub fn record_secret(self) -> &'static str {
-        match self {
-            Self::Observe => names::RECORD_SECRET,
-            _ => names::GLOBAL_SECRET,
+        if self.is_observed() {
+            names::RECORD_SECRET
+        } else {
+            names::GLOBAL_SECRET
         }
     }
 }

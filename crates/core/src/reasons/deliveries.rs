@@ -2,12 +2,13 @@
 //! in the status.
 
 use super::{Finding, NO, Of, UNKNOWN, YES, error, ok, warning};
-use crate::api::condition::{NAMESPACES_SYNCED, OPERATORS_SYNCED};
+use crate::api::condition::{NAMESPACES_SYNCED, OPERATORS_SYNCED, PULL_SECRET_SYNCED};
 
 /// A single namespace or operator.
 const ONE: Of = ("", "");
 const SYNCED: &str = "namespaces-synced";
 const OPERATORS_CHECK: &str = "operators-synced";
+const PULL_SECRET_CHECK: &str = "pull-secret-synced";
 /// The hint for every permission that the delivery to operators needs.
 pub const OPERATORS_INSTALL: &str =
     "`kubectl globalps install --operators NAMESPACE/SECRET` allows it";
@@ -80,6 +81,39 @@ rows! { /** Of the delivery to operators. */ OPERATORS
     ONE => ServiceAccountMissing,
         Some(error(OPERATORS_CHECK, "", "the Operator Lifecycle Manager creates it with the operator: see `kubectl get csv -A` for the reason")),
         "A Deployment of the operator names a service account that does not exist: `kubectl get csv -A` shows why";
+}
+
+rows! { /** Of the delivery into `OpenShift`'s own pull secret. */ PULL_SECRET
+    (PULL_SECRET_SYNCED, NO) => AnotherWriter,
+        Some(error(PULL_SECRET_CHECK, "", "the `managedFields` of `openshift-config/pull-secret` name the other program: remove its entry there, or name the registry in `spec.kubelet.overrideRegistries`")),
+        "Another program has an entry of its own for a registry, or removes what globalps writes. Its entry stays; all other registries are delivered. What is undone is written again three times at once, then at longer and longer intervals, at most ten minutes";
+    (PULL_SECRET_SYNCED, NO) => PlatformKey,
+        Some(error(PULL_SECRET_CHECK, "", "use a key with a path, such as `quay.io/ORGANIZATION`; `spec.kubelet.overrideRegistries` overrides the platform's entry all the same")),
+        "The pull secrets have an entry for a registry that OpenShift can't be updated without: `quay.io`, `registry.redhat.io`, `registry.connect.redhat.com`, `cloud.openshift.com`, `*.arosvc.azurecr.io`. It is not written, even if the platform's entry is missing";
+    (PULL_SECRET_SYNCED, NO) => Forbidden,
+        Some(error(PULL_SECRET_CHECK, "", "`kubectl globalps install --delivery OpenShift` grants it")),
+        "The controller may not read `openshift-config/pull-secret`";
+    (PULL_SECRET_SYNCED, NO) => NotFound,
+        Some(error(PULL_SECRET_CHECK, "", "this delivery needs a standalone OpenShift: create the Secret again with the entries from console.redhat.com")),
+        "There is no `openshift-config/pull-secret`, and globalps does not create it: without the platform's entries it would be worse than none";
+    (PULL_SECRET_SYNCED, NO) => Unreadable,
+        Some(error(PULL_SECRET_CHECK, "", "repair that Secret first: until then the Machine Config Operator can't use it either")),
+        "`openshift-config/pull-secret` is no credentials file, or programs read it differently: `auths` is missing or repeated, or a key in it is. globalps does not edit it";
+    (PULL_SECRET_SYNCED, NO) => WriteFailed,
+        Some(error(PULL_SECRET_CHECK, "", "the message has the API server's answer; the controller tries again")),
+        "The Secret, or the controller's own record of it, could not be written";
+    (PULL_SECRET_SYNCED, NO) => Paused,
+        Some(ok(PULL_SECRET_CHECK, "")),
+        "`spec.rollout.paused` is true: nothing is written";
+    (PULL_SECRET_SYNCED, NO) => RollingOut,
+        Some(ok(PULL_SECRET_CHECK, "")),
+        "The Secret is being written";
+    (PULL_SECRET_SYNCED, YES) => Synced,
+        Some(ok(PULL_SECRET_CHECK, "")),
+        "The Secret has the entries; the nodes' objects say which files have them";
+    (PULL_SECRET_SYNCED, UNKNOWN) => Listing,
+        Some(ok(PULL_SECRET_CHECK, "")),
+        "The controller reads the Secret, or what is in force is not known";
 }
 
 rows! {

@@ -26,7 +26,7 @@ pub use clusters::{
     CLUSTERS, CLUSTERS_BLOCKED, CLUSTERS_FAILED, CLUSTERS_LEFT, CLUSTERS_TAKEN,
     CLUSTERS_UNREACHABLE, FLEET_FOLLOW, FLEETS, SHOWN,
 };
-pub use deliveries::{NAMESPACES, OPERATORS, OPERATORS_INSTALL, WRITES, of_operator};
+pub use deliveries::{NAMESPACES, OPERATORS, OPERATORS_INSTALL, PULL_SECRET, WRITES, of_operator};
 pub use events::{CLUSTER_EVENTS, EVENTS, event_type};
 pub use guide::NODE_SECTIONS;
 pub use nodes::{NODE_UNREACHABLE, NODES, UNSUPPORTED};
@@ -55,7 +55,7 @@ macro_rules! reasons {
 }
 
 reasons! {
-    Absent Accepted AdditionalInvalid AllRunning AnotherSyncer AsExpected BadEntries CertificateExpired Changed CleaningUp
+    Absent Accepted AdditionalInvalid AllRunning AnotherSyncer AnotherWriter AsExpected BadEntries CertificateExpired Changed CleaningUp
     ClustersBlocked ClustersFailed ClustersUnreachable Complete ConfigFileDiffers ConfigMissing Conflict ConflictLimit
     ConnectionRefused CredentialsAccepted CredentialsExpired CredentialsExpiring CredentialsRejected CredentialsRenewed Deleting
     DiskFull DriftCorrected DriftRepaired DuplicateCluster Expired ExpiringSoon ExpiringWithinAnHour FileError FileOutdated
@@ -66,7 +66,7 @@ reasons! {
     NoDelivery NoDirectory NoGlobalPullSecret NoGlobalps NoImagePullSecret NoKubeconfig NoNodes NoSource NoSyncer NodeFailed
     NodeFile NodeRolledBack NodesBlocked NodesFailed NodesHaveOld NodesNotRestored NodesUpdating NoneExpiring NotARegularFile NotFound
     NotInstalled NotPermitted NotReachable NotReported NotRunning NotWritten NothingToDo OldForgotten OperatorsFailed OperatorsSynced
-    OriginalUnreadable Paused PodsNotCreated ProviderFailed ProviderNotPossible ProviderPathsDiffer Proxy QuotaExceeded
+    OriginalUnreadable Paused PlatformKey PodsNotCreated ProviderFailed ProviderNotPossible ProviderPathsDiffer Proxy QuotaExceeded
     ReadOnlyDisk ReconcileFailed Rejected Removing ResponseTooLarge RestartDelayed RestartNever RestartNotPossible Restored
     Restoring Revoked RolledBack RolledOut RollingOut RolloutHalted SecretNotRead SelectorInvalid ServerError ServiceAccountMissing
     SourceAbsent SourceForbidden SourceInvalid SourceMissing SourceUnreadable StateDamaged StateLost StateTooNew
@@ -223,7 +223,7 @@ pub enum Writer {
 }
 
 /// The whole catalogue, by who writes it.
-pub const TABLES: [(Writer, &[Row]); 13] = [
+pub const TABLES: [(Writer, &[Row]); 14] = [
     (Writer::Syncer, NODES),
     (Writer::Controller, UNSUPPORTED),
     (Writer::Controller, ROLLOUT),
@@ -231,6 +231,7 @@ pub const TABLES: [(Writer, &[Row]); 13] = [
     (Writer::Controller, CREDENTIALS),
     (Writer::Controller, NAMESPACES),
     (Writer::Controller, OPERATORS),
+    (Writer::Controller, PULL_SECRET),
     (Writer::Controller, WRITES),
     (Writer::Controller, EVENTS),
     (Writer::Hub, CLUSTERS),
@@ -254,7 +255,14 @@ pub fn of_node(phase: &Phase, reason: &str) -> Option<Finding> {
 /// The finding for a condition of the `GlobalPullSecret`. The first row of a type and status also covers reasons of a
 /// newer release, except for the three conditions that summarize the others.
 pub fn of_condition(type_: &str, status: &str, reason: &str) -> Option<Finding> {
-    let tables = [ROLLOUT, SECRETS, CREDENTIALS, NAMESPACES, OPERATORS];
+    let tables = [
+        ROLLOUT,
+        SECRETS,
+        CREDENTIALS,
+        NAMESPACES,
+        OPERATORS,
+        PULL_SECRET,
+    ];
     let rows = tables.into_iter().flatten();
     let mut rows = rows.filter(|row| (row.of, row.status) == (type_, status));
     let first = rows.clone().next();

@@ -118,7 +118,7 @@ const CONFIRMATION: Finding = warning(
 const OUTDATED: Finding = warning(
     "node-file-outdated",
     "the node's file lacks credentials that the program which writes it should have delivered",
-    "`kubectl globalps status -o wide` names the registries; HyperShift's syncer looks every 30 seconds, and doesn't run on nodes of InPlace NodePools",
+    "`kubectl globalps status -o wide` names the registries; HyperShift's syncer looks every 30 seconds, and doesn't run on nodes of InPlace NodePools; on standalone OpenShift, `oc get machineconfigpools` shows a paused or degraded pool",
 );
 const UNUSABLE: Finding = error(
     "node-file-unusable",
@@ -128,7 +128,7 @@ const UNUSABLE: Finding = error(
 const UNMERGED: Finding = warning(
     "node-merge",
     "Secret `global-pull-secret` does not have the pull secret's content yet",
-    "HyperShift's controller merges it, usually within seconds; its log on the management cluster shows what keeps it",
+    "HyperShift's controller merges it: usually within seconds, and its log on the management cluster shows what keeps it; with the delivery `OpenShift`, the condition `PullSecretSynced` says what is missing",
 );
 
 const SYNCING: Of = ("Syncing", "");

@@ -344,7 +344,8 @@ impl Cluster {
                     DeliveryType::ConfigFile => DeliveryType::CredentialProvider,
                     DeliveryType::CredentialProvider
                     | DeliveryType::None
-                    | DeliveryType::Observe => DeliveryType::ConfigFile,
+                    | DeliveryType::Observe
+                    | DeliveryType::OpenShift => DeliveryType::ConfigFile,
                 };
             }
             Event::Paused => self.snapshot.config.spec.rollout.paused = true,

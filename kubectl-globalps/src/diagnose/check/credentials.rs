@@ -38,6 +38,7 @@ pub(crate) fn credentials(
         condition::SYNCERS_HEALTHY,
         condition::NAMESPACES_SYNCED,
         condition::OPERATORS_SYNCED,
+        condition::PULL_SECRET_SYNCED,
         condition::CREDENTIALS_REJECTED,
         condition::OLD_FORGOTTEN,
         condition::DEGRADED,

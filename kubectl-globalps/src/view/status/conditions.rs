@@ -63,6 +63,7 @@ pub(super) fn of_conditions(status: &GlobalPullSecretStatus) -> Option<(String, 
     for (type_, hint) in [
         (condition::NAMESPACES_SYNCED, NAMESPACES),
         (condition::OPERATORS_SYNCED, CHECK),
+        (condition::PULL_SECRET_SYNCED, CHECK),
     ] {
         if let Some(found) = super::find(status, type_)
             && found.status == "False"

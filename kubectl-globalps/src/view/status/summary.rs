@@ -97,6 +97,10 @@ fn mode(spec: &GlobalPullSecretSpec) -> (&'static str, &'static str) {
         (DeliveryType::CredentialProvider, _) => {
             ("CredentialProvider", "changes restart no kubelet")
         }
+        (DeliveryType::OpenShift, _) => (
+            "OpenShift",
+            "into the cluster's own pull secret; each node's file is compared",
+        ),
         (DeliveryType::Observe, _) => (
             "Observe",
             "HyperShift's own controller delivers; each node's file is compared",
