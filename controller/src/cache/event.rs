@@ -12,6 +12,7 @@ use globalps_runtime::list_watch::Update;
 use globalps_runtime::object_watch::ObjectState;
 use k8s_openapi::api::core::v1::Secret;
 
+use super::pools::PoolView;
 use crate::objects::managed::{LiveObject, ManagedObject};
 use crate::objects::pods::PodView;
 
@@ -29,6 +30,7 @@ pub(crate) enum CacheEvent {
     Applied(Update<Secret>),
     /// `OpenShift`'s own pull secret.
     ClusterSecret(ObjectState<Secret>),
+    Pool(Update<PoolView>),
     RolledOut(Update<Secret>),
     Config(Update<GlobalPullSecret>),
     /// The controller's own state.

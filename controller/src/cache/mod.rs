@@ -14,6 +14,7 @@ mod operators;
 pub(crate) mod out_of_band;
 mod own_secret;
 pub(crate) mod own_specs;
+mod pools;
 mod pull_secrets;
 mod record;
 mod snapshot;
@@ -52,6 +53,7 @@ pub(crate) use operators::OperatorObjects;
 use out_of_band::{OutOfBandChange, out_of_band_changes};
 use own_secret::OwnSecret;
 use own_specs::OwnSpecs;
+pub(crate) use pools::PoolView;
 pub(crate) use pull_secrets::{PullSecrets, PullSecretsWatch};
 use sources::Sources;
 use state::KnownState;
@@ -77,6 +79,7 @@ pub(crate) struct Cache {
     record: OwnSecret,
     applied: OwnSecret,
     cluster_secret: ClusterSecret,
+    pools: Store<PoolView>,
     rolled_out: OwnSecret,
     config: Store<GlobalPullSecret>,
     state: KnownState,
@@ -117,6 +120,7 @@ impl Cache {
                 changed
             }
             CacheEvent::ClusterSecret(state) => self.cluster_secret.handle(state),
+            CacheEvent::Pool(event) => self.pools.handle(event),
             CacheEvent::RolledOut(event) => {
                 let (changed, lost) = self.rolled_out.handle(ROLLED_OUT_SECRET, event);
                 self.out_of_band_changes.extend(lost);
@@ -197,12 +201,13 @@ impl Cache {
     pub(crate) fn set_watches(&mut self, watches: &[Watch]) {
         let (mut original, mut sources, mut catalog_secrets) = (None, Vec::new(), BTreeSet::new());
         let (mut pull_secrets, mut operators, mut namespaces) = (None, false, false);
-        let mut cluster_secret = false;
+        let (mut cluster_secret, mut pools) = (false, false);
         for watch in watches {
             match watch.clone() {
                 Watch::Original(reference) => original = Some(reference),
                 Watch::Source(name) => sources.push(name),
                 Watch::ClusterSecret => cluster_secret = true,
+                Watch::Pools => pools = true,
                 Watch::Namespaces => namespaces = true,
                 Watch::PullSecrets(watch) => pull_secrets = Some(watch),
                 Watch::Operators => operators = true,
@@ -212,6 +217,9 @@ impl Cache {
             }
         }
         self.cluster_secret.set_watched(cluster_secret);
+        if !pools {
+            self.pools = Store::default();
+        }
         self.sources.set_original(original);
         self.sources.set_named(&sources);
         let secrets = pull_secrets.is_some() || operators;

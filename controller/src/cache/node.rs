@@ -49,6 +49,7 @@ impl Versioned for NodeView {
             unschedulable,
             is_being_deleted,
             file_owner,
+            machine_config,
             virtual_by,
             // Immutable.
             created: _,
@@ -57,6 +58,7 @@ impl Versioned for NodeView {
             && *kubelet_version == other.kubelet_version
             && (ready, file_owner, virtual_by)
                 == (&other.ready, &other.file_owner, &other.virtual_by)
+            && *machine_config == other.machine_config
             && (unschedulable, is_being_deleted) == (&other.unschedulable, &other.is_being_deleted)
     }
 }
@@ -106,6 +108,7 @@ pub(super) fn node_view(node: &NodeFields) -> NodeView {
             taints.map(|taint| (taint.key.as_str(), taint.value.as_str())),
         ),
         file_owner: node.file_owner(),
+        machine_config: node.machine_config().map(Box::new),
     }
 }
 

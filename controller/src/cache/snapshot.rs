@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use globalps_core::api::SecretRef;
+use globalps_core::api::{DeliveryType, MachineConfigState, SecretRef};
 use globalps_core::names::{DATA_KEY, RETRY_ANNOTATION, forget_up_to, is_own_secret};
 use globalps_core::rollout::RevisionId;
 use globalps_core::state::is_restore_meant;
@@ -136,15 +136,29 @@ impl Cache {
     /// Who else writes a node's file doesn't matter where it is only read.
     fn node_views(&self) -> Cow<'_, BTreeMap<String, Box<NodeView>>> {
         let live = &self.nodes.live;
-        let is_owned = |node: &NodeView| !node.file_owner.is_empty();
-        if !self.delivery().is_observed() || !live.values().any(|node| is_owned(node)) {
+        let is_marked =
+            |node: &NodeView| !node.file_owner.is_empty() || node.machine_config.is_some();
+        let delivery = self.delivery();
+        if !delivery.is_observed() || !live.values().any(|node| is_marked(node)) {
             return Cow::Borrowed(live);
         }
         let mut views = live.clone();
         for node in views.values_mut() {
             node.file_owner = "";
+            if delivery != DeliveryType::OpenShift {
+                node.machine_config = None;
+            } else if let Some(machine_config) = &mut node.machine_config
+                && machine_config.state == MachineConfigState::Applies
+                && self.is_paused(&machine_config.pool)
+            {
+                machine_config.state = MachineConfigState::Paused;
+            }
         }
         Cow::Owned(views)
+    }
+
+    fn is_paused(&self, pool: &str) -> bool {
+        self.pools.get(pool).is_some_and(|pool| pool.is_paused)
     }
 
     /// Whether globalps itself wrote the Secret. As a source, it would keep every credential that it ever contained.

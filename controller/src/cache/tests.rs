@@ -1,6 +1,7 @@
-use globalps_core::api::{GlobalPullSecretSpec, SecretRef};
+use globalps_core::api::{DeliveryType, GlobalPullSecretSpec, MachineConfigState, SecretRef};
 use globalps_core::checksum::add_checksum;
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY};
+use globalps_core::machine_config::MachineConfig;
+use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, MACHINE_CONFIG_OPERATOR};
 use globalps_planner::content::source::Source;
 use globalps_runtime::list_events::Event;
 use globalps_runtime::list_watch::WatchError;
@@ -404,5 +405,49 @@ fn a_heartbeat_is_a_change_only_after_a_kubelet_restart() {
         };
         assert!(apply(node(1, 10)), "{case}: a new node");
         assert_eq!(apply(node(2, heartbeat)), changed, "{case}");
+    }
+}
+
+#[test]
+fn a_paused_pool_counts_only_where_the_operator_delivers() {
+    let now = Instant::now();
+    for (delivery, is_paused, expected) in [
+        (
+            DeliveryType::OpenShift,
+            true,
+            Some(MachineConfigState::Paused),
+        ),
+        (
+            DeliveryType::OpenShift,
+            false,
+            Some(MachineConfigState::Applies),
+        ),
+        (DeliveryType::Observe, true, None),
+    ] {
+        let mut cache = synced(None, None, now);
+        let mut spec = GlobalPullSecretSpec::default();
+        spec.kubelet.delivery = delivery;
+        cache.put_config(GlobalPullSecret::new(GLOBAL_SECRET, spec));
+        cache.set_watches(&[Watch::Pools]);
+        let mut node = NodeView::of_test("a", Timestamp::UNIX_EPOCH);
+        node.file_owner = MACHINE_CONFIG_OPERATOR;
+        node.machine_config = Some(Box::new(MachineConfig {
+            pool: "worker".into(),
+            state: MachineConfigState::Applies,
+        }));
+        let node = Event::Apply(Box::new(node));
+        cache.handle(CacheEvent::Node(Update::Event(node)), now);
+        let pool = |is_paused| {
+            let pool = pools::of_test("worker", is_paused);
+            CacheEvent::Pool(Update::Event(Event::Apply(pool)))
+        };
+        assert!(cache.handle(pool(is_paused), now), "a change");
+        let snapshot = cache.snapshot(SignedDuration::ZERO, Timestamp::UNIX_EPOCH);
+        let node = &snapshot.nodes.views["a"];
+        let found = node.machine_config.as_ref().map(|it| it.state);
+        assert_eq!((found, node.file_owner), (expected, ""), "{delivery:?}");
+        drop(snapshot);
+        cache.set_watches(&[]);
+        assert!(cache.pools.get("worker").is_none(), "it is not watched");
     }
 }

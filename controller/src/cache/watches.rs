@@ -29,6 +29,7 @@ use super::event::{CacheEvent, OperatorEvent, OriginalRef};
 use super::hosted;
 use super::node::node_view;
 use super::operators::operator_events;
+use super::pools::pool_events;
 use super::pull_secrets::{PullSecretsWatch, pull_secret_events};
 use crate::objects::managed::{LiveObject, ManagedKind, ManagedObject};
 use crate::objects::pods::{PodFields, pod_view};
@@ -46,6 +47,8 @@ pub(crate) enum Watch {
     Source(String),
     /// `OpenShift`'s own pull secret, to write into it.
     ClusterSecret,
+    /// The pools of the Machine Config Operator.
+    Pools,
     /// The labels of all namespaces.
     Namespaces,
     PullSecrets(PullSecretsWatch),
@@ -82,6 +85,7 @@ impl Watch {
                     .map(CacheEvent::ClusterSecret)
                     .boxed()
             }
+            Self::Pools => pool_events(client),
             Self::Namespaces => {
                 let namespaces = Api::<Item<PartialObjectMeta<Namespace>>>::all(client.clone());
                 list_watch(namespaces, all(), "namespaces")

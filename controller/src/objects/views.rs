@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use globalps_core::api::ProviderPaths;
 use globalps_core::hypershift::HASH_LABEL;
+use globalps_core::machine_config::MachineConfig;
 use globalps_core::{decode, machine_config};
 use globalps_manifests::provider_paths_of;
 use k8s_openapi::api::apps::v1::DaemonSet;
@@ -118,8 +119,17 @@ impl NodeFields {
     pub(crate) fn file_owner(&self) -> &'static str {
         machine_config::file_owner(
             |label| self.labels().get(label).map(String::as_str),
-            |annotation| self.annotations().get(annotation).map(String::as_str),
+            |annotation| self.annotation(annotation),
         )
+    }
+
+    /// Of the Machine Config Operator.
+    pub(crate) fn machine_config(&self) -> Option<MachineConfig> {
+        machine_config::machine_config(|annotation| self.annotation(annotation))
+    }
+
+    fn annotation(&self, name: &str) -> Option<&str> {
+        self.annotations().get(name).map(String::as_str)
     }
 }
 

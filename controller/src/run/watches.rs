@@ -55,6 +55,8 @@ impl Controller {
         let mut wanted: Vec<Watch> = sources.map(Watch::Source).collect();
         wanted.extend(original.map(Watch::Original));
         wanted.extend(self.writes_cluster_secret().then_some(Watch::ClusterSecret));
+        let has_pools = self.cache.delivery() == DeliveryType::OpenShift;
+        wanted.extend(has_pools.then_some(Watch::Pools));
         let pull_secrets = self.wanted_pull_secrets();
         let has_operators = self.operator_settings().is_some();
         if pull_secrets.is_some() || has_operators || self.cache.selects_namespaces() {

@@ -35,9 +35,9 @@ pub use fleet::{
 };
 pub use image_pull_secrets::{Attach, ImagePullSecrets, ImagePullSecretsStatus, NamespaceFailure};
 pub use kubelet::{DeliveryType, Kubelet, ProviderPaths, Restart};
-pub use node_pull_secret::Observed;
 pub use node_pull_secret::{
-    MAX_REVISION, MESSAGE_LIMIT, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
+    MAX_REVISION, MESSAGE_LIMIT, MachineConfigState, NodePullSecret, NodePullSecretSpec,
+    NodePullSecretStatus, Observed, Phase,
 };
 pub use operators::{OperatorFailure, Operators, OperatorsStatus};
 pub use source::{SOURCE_REGISTRIES, SourceRef, SourceScope, SourceStatus};

@@ -1,5 +1,6 @@
 //! The owner of an `OpenShift` node's credentials file, from the node's labels and annotations.
 
+use crate::api::MachineConfigState;
 use crate::names::{
     MACHINE_CONFIG_OPERATOR, MACHINE_CONFIG_UPDATE, MCO_ANNOTATION, NODE_POOL_LABEL,
 };
@@ -39,9 +40,67 @@ pub fn file_owner<'a>(
     }
 }
 
+/// A node of the Machine Config Operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineConfig {
+    /// Name of its pool; empty: unknown.
+    pub pool: Box<str>,
+    /// As far as the Node tells.
+    pub state: MachineConfigState,
+}
+
+/// From a Node's annotations; `None`: the operator has none there. The operator names the configuration of a pool
+/// `rendered-POOL-HASH`.
+pub fn machine_config<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<MachineConfig> {
+    let configuration = annotation(DESIRED_ANNOTATION).or(annotation(MCO_ANNOTATION))?;
+    let rendered = configuration.strip_prefix("rendered-");
+    let pool = rendered.and_then(|rest| rest.rsplit_once('-'));
+    let is_degraded = matches!(
+        annotation(STATE_ANNOTATION),
+        Some("Degraded" | "Unreconcilable")
+    );
+    Some(MachineConfig {
+        pool: pool.map_or("", |(pool, _)| pool).into(),
+        state: if is_degraded {
+            MachineConfigState::Degraded
+        } else {
+            MachineConfigState::Applies
+        },
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pool_is_in_the_name_of_the_configuration() {
+        use MachineConfigState::{Applies, Degraded};
+        let known = |pool: &str, state| {
+            Some(MachineConfig {
+                pool: pool.into(),
+                state,
+            })
+        };
+        #[rustfmt::skip]
+        let cases = [
+            ("another distribution", &[][..], None),
+            ("up to date", &[(MCO_ANNOTATION, "rendered-worker-0f"), (DESIRED_ANNOTATION, "rendered-worker-0f"), (STATE_ANNOTATION, "Done")][..], known("worker", Applies)),
+            ("it moves to another pool", &[(MCO_ANNOTATION, "rendered-worker-0f"), (DESIRED_ANNOTATION, "rendered-my-infra-0f")], known("my-infra", Applies)),
+            ("it has just joined", &[(MCO_ANNOTATION, "rendered-worker-0f")], known("worker", Applies)),
+            ("it failed", &[(DESIRED_ANNOTATION, "rendered-worker-0f"), (STATE_ANNOTATION, "Degraded")], known("worker", Degraded)),
+            ("it can't", &[(DESIRED_ANNOTATION, "rendered-worker-0f"), (STATE_ANNOTATION, "Unreconcilable")], known("worker", Degraded)),
+            ("another name", &[(DESIRED_ANNOTATION, "mine")], known("", Applies)),
+            ("half a name", &[(DESIRED_ANNOTATION, "rendered-")], known("", Applies)),
+        ];
+        for (case, annotations, expected) in cases {
+            let found = machine_config(|name| {
+                let mut pairs = annotations.iter();
+                pairs.find(|pair| pair.0 == name).map(|pair| pair.1)
+            });
+            assert_eq!(found, expected, "{case}");
+        }
+    }
 
     #[test]
     fn a_node_is_left_alone_while_it_is_updated() {

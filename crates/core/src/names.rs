@@ -131,6 +131,8 @@ pub fn history_secret(slot: u32) -> String {
 pub const MACHINE_CONFIG_OPERATOR: &str = "MachineConfigOperator";
 /// The reason for an update of such a node by its Machine Config Daemon.
 pub const MACHINE_CONFIG_UPDATE: &str = "MachineConfigUpdate";
+/// API group of its objects.
+pub const MACHINE_CONFIG_GROUP: &str = "machineconfiguration.openshift.io";
 /// The annotation whose value is the name of the node's current configuration.
 pub const MCO_ANNOTATION: &str = "machineconfiguration.openshift.io/currentConfig";
 /// `HyperShift` sets it on each node of a node pool.

@@ -5,9 +5,9 @@ use globalps_core::api::{
 };
 use globalps_core::names::{
     self, ADDITIONAL_SECRET, APPLIED_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE,
-    GLOBAL_SECRET, GROUP, HISTORY_SLOTS, NAMESPACE, OBSERVER, OPENSHIFT_ORIGINAL, RECORD_SECRET,
-    REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR, RESTORER, ROLLED_OUT_SECRET, STATE_SECRET,
-    SYNCER,
+    GLOBAL_SECRET, GROUP, HISTORY_SLOTS, MACHINE_CONFIG_GROUP, NAMESPACE, OBSERVER,
+    OPENSHIFT_ORIGINAL, RECORD_SECRET, REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR, RESTORER,
+    ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
 };
 use globalps_provider::AUDIENCE;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -221,7 +221,16 @@ fn openshift_access(namespace: &str) -> Vec<Value> {
     let role_name = format!("{CONTROLLER}-pull-secret");
     let rules = vec![rule("", ["secrets"], [secret], ["list", "watch", "patch"])];
     let account = (CONTROLLER, CONTROLLER_NAMESPACE);
+    let pools = format!("{CONTROLLER}-pools");
+    let read_pools = rule(
+        MACHINE_CONFIG_GROUP,
+        ["machineconfigpools"],
+        [],
+        ["list", "watch"],
+    );
     vec![
+        value(cluster_role(&pools, vec![read_pools])),
+        value(cluster_role_binding(&pools, service_account(account))),
         value(role(&role_name, secret_namespace, rules)),
         value(role_binding(&role_name, secret_namespace, account)),
         value(constraints("nonroot-v2", account)),

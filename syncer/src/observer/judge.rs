@@ -1,6 +1,10 @@
 //! Whether the node's file has what the Secret says: as the kubelet reads both. Pure.
 
-use globalps_core::api::{DeliveryType, NodePullSecret, NodePullSecretStatus, Phase};
+use std::time::Duration;
+
+use globalps_core::api::{
+    DeliveryType, MachineConfigState, NodePullSecret, NodePullSecretStatus, Phase,
+};
 use globalps_core::reasons::Reason;
 use globalps_core::rollout::Revision;
 use globalps_dockerconfig::{DockerConfig, parse, shown_key};
@@ -8,15 +12,20 @@ use globalps_dockerconfig::{DockerConfig, parse, shown_key};
 use crate::cluster::{KnownSecret, ReadSecret};
 use crate::node::file::{FileError, FileSnapshot};
 
+/// A kubelet that is not restarted reads the file again after this time.
+const CACHED: Duration = Duration::from_mins(5);
 /// Registries that a message names.
 const NAMED: usize = 5;
 
-/// The node's report. `secret` was read before `file`, so that what it says of the file is not older than the Secret's version.
+/// The node's report. `age`: of the file; `None`: unknown. `secret` was read before `file`, so that what it says of the file is not older than the Secret's version.
 pub(super) fn judged(
     object: &NodePullSecret,
     secret: &KnownSecret,
     file: &Result<FileSnapshot, FileError>,
+    age: Option<Duration>,
 ) -> NodePullSecretStatus {
+    let machine_config = object.spec.observed.as_ref();
+    let machine_config = machine_config.and_then(|observed| observed.machine_config);
     let status = NodePullSecretStatus {
         observed_generation: object.metadata.generation.unwrap_or_default(),
         ..NodePullSecretStatus::default()
@@ -34,10 +43,11 @@ pub(super) fn judged(
             Ok(kept) => with(
                 status,
                 Phase::Restoring,
-                Reason::FileOutdated,
+                outdated(machine_config).0,
                 format!(
-                    "the kubelet's credentials file still has credentials for {}",
-                    named(&kept)
+                    "the kubelet's credentials file still has credentials for {}{}",
+                    named(&kept),
+                    outdated(machine_config).1
                 ),
             ),
             Err(why) => with(status, Phase::Restoring, Reason::FileUnusable, why),
@@ -84,15 +94,19 @@ pub(super) fn judged(
         );
     }
     if !lacking.is_empty() {
+        let (reason, why) = outdated(machine_config);
         return waits(
-            Reason::FileOutdated,
+            reason,
             format!(
-                "the kubelet's credentials file lacks the credentials of Secret `global-pull-secret` for {}",
+                "the kubelet's credentials file lacks the credentials of Secret `global-pull-secret` for {}{why}",
                 named(&lacking)
             ),
         );
     }
+    let is_new = machine_config.is_some() && age.is_some_and(|age| age < CACHED);
+    let reason = is_new.then_some(Reason::InForceWithinFiveMinutes);
     NodePullSecretStatus {
+        reason: reason.map(Into::into).unwrap_or_default(),
         phase: Phase::Synced,
         revision: object.spec.revision,
         revision_id: object.spec.revision_id,
@@ -112,6 +126,25 @@ fn with(
         reason: reason.into(),
         message,
         ..status
+    }
+}
+
+/// Why the file lacks something: the reason, and a clause.
+fn outdated(machine_config: Option<MachineConfigState>) -> (Reason, &'static str) {
+    match machine_config {
+        None => (Reason::FileOutdated, ""),
+        Some(MachineConfigState::Applies) => (
+            Reason::WaitingForMachineConfig,
+            "; the Machine Config Operator has not written it yet",
+        ),
+        Some(MachineConfigState::Paused) => (
+            Reason::PoolPaused,
+            "; the node's MachineConfigPool is paused",
+        ),
+        Some(MachineConfigState::Degraded) => (
+            Reason::NodeDegraded,
+            "; the Machine Config Operator can't bring the node to its configuration",
+        ),
     }
 }
 
@@ -203,7 +236,7 @@ mod tests {
         Observed {
             uid: "u".to_owned(),
             resource_version: version.to_owned(),
-            gone: Vec::new(),
+            ..Observed::default()
         }
     }
 
@@ -273,7 +306,7 @@ mod tests {
             ("it is damaged", Some(named_version("5")), &damaged, Ok(file(&all)), "Syncing", "SecretNotRead"),
         ];
         for (case, observed, secret, file, phase, reason) in cases {
-            let status = judged(&assigned(observed), secret, &file);
+            let status = judged(&assigned(observed), secret, &file, None);
             assert_eq!(
                 (status.phase.as_str(), &*status.reason),
                 (phase, reason),
@@ -291,6 +324,55 @@ mod tests {
                 status.message
             );
         }
+    }
+
+    #[test]
+    fn what_keeps_the_machine_config_operator_is_named() {
+        use MachineConfigState::{Applies, Degraded, Paused};
+        let all = auths(&[("quay.io", "dTpw"), ("r:5000", "dTpx")]);
+        let old = auths(&[("quay.io", "dTpz"), ("r:5000", "dTpx")]);
+        let (new, aged) = (Some(Duration::from_secs(299)), Some(CACHED));
+        #[rustfmt::skip]
+        let cases = [
+            ("it comes", Some(Applies), &old, new, "Syncing WaitingForMachineConfig"),
+            ("its pool is paused", Some(Paused), &old, aged, "Syncing PoolPaused"),
+            ("it can't", Some(Degraded), &old, aged, "Syncing NodeDegraded"),
+            ("a kubelet may still have the old one", Some(Applies), &all, new, "Synced InForceWithinFiveMinutes"),
+            ("also in a pool that is paused since", Some(Paused), &all, new, "Synced InForceWithinFiveMinutes"),
+            ("now it has read it", Some(Applies), &all, aged, "Synced "),
+            ("nobody knows", Some(Applies), &all, None, "Synced "),
+            ("HyperShift restarts the kubelet", None, &all, new, "Synced "),
+        ];
+        for (case, machine_config, text, age, expected) in cases {
+            let observed = Observed {
+                machine_config,
+                ..named_version("5")
+            };
+            let of = assigned(Some(observed));
+            let status = judged(&of, &secret("5", None), &Ok(file(text)), age);
+            let found = format!("{} {}", status.phase, status.reason);
+            assert_eq!(found, expected, "{case}");
+        }
+        let observed = Observed {
+            gone: vec!["quay.io".to_owned()],
+            machine_config: Some(Paused),
+            ..Observed::default()
+        };
+        let restored = object(NodePullSecretSpec {
+            revision: 2,
+            restore: true,
+            observed: Some(observed),
+            ..NodePullSecretSpec::default()
+        });
+        let status = judged(&restored, &KnownSecret::Absent, &Ok(file(&all)), None);
+        assert_eq!(
+            (status.phase.as_str(), &*status.reason),
+            ("Restoring", "PoolPaused")
+        );
+        assert_eq!(
+            status.message,
+            "the kubelet's credentials file still has credentials for `quay.io`; the node's MachineConfigPool is paused"
+        );
     }
 
     #[test]
@@ -324,7 +406,7 @@ mod tests {
             ),
             ("nobody knows", &["quay.io"], Ok(file("x")), "Restoring"),
         ] {
-            let status = judged(&restore(gone), &KnownSecret::Absent, &found);
+            let status = judged(&restore(gone), &KnownSecret::Absent, &found, None);
             assert_eq!(status.phase.as_str(), phase, "{case}");
             assert_eq!(status.restored, phase == "Restored", "{case}");
         }
@@ -332,6 +414,7 @@ mod tests {
             &object(NodePullSecretSpec::default()),
             &KnownSecret::Absent,
             &Ok(file(&text)),
+            None,
         );
         assert_eq!((none.phase, none.restored), (Phase::Pending, true));
     }

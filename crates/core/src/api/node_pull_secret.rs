@@ -103,6 +103,21 @@ pub struct Observed {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 1000), inner(length(max = 512)))]
     pub gone: Vec<String>,
+    /// Only with the delivery `OpenShift`: how far the Machine Config Operator is with the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine_config: Option<MachineConfigState>,
+}
+
+/// What keeps the Machine Config Operator from writing a node's file, as the node's annotations and its pool say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MachineConfigState {
+    /// Nothing: it writes the file in a while.
+    #[default]
+    Applies,
+    /// The node's pool is paused.
+    Paused,
+    /// The operator can't bring the node to its configuration.
+    Degraded,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -60,19 +60,19 @@ reasons! {
     ConnectionRefused CredentialsAccepted CredentialsExpired CredentialsExpiring CredentialsRejected CredentialsRenewed Deleting
     DiskFull DriftCorrected DriftRepaired DuplicateCluster Expired ExpiringSoon ExpiringWithinAnHour FileError FileOutdated
     FileQuarantined FileTooLarge FileUnusable Forbidden ForeignProviderConfig ForeignSecret Forgotten Halted Held IdentityAccepted IdentityChanged Immutable
-    ImmutableFile InstallForbidden Installing Invalid InvalidRequest InvalidSettings IsHub KeysOfOthers KubeconfigInvalid
+    ImmutableFile InForceWithinFiveMinutes InstallForbidden Installing Invalid InvalidRequest InvalidSettings IsHub KeysOfOthers KubeconfigInvalid
     KubeconfigTooLarge KubeletDidNotStart KubeletDown KubeletRecovered KubeletUnit Listing ManagedFile Merged ModeNarrowed
     NameNotResolved NamespaceForbidden NamespaceNotTrusted NamespacesFailed NamespacesSynced NoAdditional NoCanary NoClusters
-    NoDelivery NoDirectory NoGlobalPullSecret NoGlobalps NoImagePullSecret NoKubeconfig NoNodes NoSource NoSyncer NodeFailed
+    NoDelivery NoDirectory NoGlobalPullSecret NoGlobalps NoImagePullSecret NoKubeconfig NoNodes NoSource NoSyncer NodeDegraded NodeFailed
     NodeFile NodeRolledBack NodesBlocked NodesFailed NodesHaveOld NodesNotRestored NodesUpdating NoneExpiring NotARegularFile NotFound
     NotInstalled NotPermitted NotReachable NotReported NotRunning NotWritten NothingToDo OldForgotten OperatorsFailed OperatorsSynced
-    OriginalUnreadable Paused PlatformKey PodsNotCreated ProviderFailed ProviderNotPossible ProviderPathsDiffer Proxy QuotaExceeded
+    OriginalUnreadable Paused PlatformKey PodsNotCreated PoolPaused ProviderFailed ProviderNotPossible ProviderPathsDiffer Proxy QuotaExceeded
     ReadOnlyDisk ReconcileFailed Rejected Removing ResponseTooLarge RestartDelayed RestartNever RestartNotPossible Restored
     Restoring Revoked RolledBack RolledOut RollingOut RolloutHalted SecretNotRead SelectorInvalid ServerError ServiceAccountMissing
     SourceAbsent SourceForbidden SourceInvalid SourceMissing SourceUnreadable StateDamaged StateLost StateTooNew
     StillInForce Superseded Synced SyncersRolling SystemBusUnavailable SystemdError TargetTaken Terminating TimedOut Timeout
     TlsFailed TooLarge TooManyAccounts TooManyClusters TooManyReferences Unauthorized Unavailable UnknownAuthority Unreachable
-    Unreadable UpdatedInPlace Valid Verifying VirtualNode WaitingForCanary WaitingForConfirmation WaitingForMerge WaitingForRollout WaitingForSyncers
+    Unreadable UpdatedInPlace Valid Verifying VirtualNode WaitingForCanary WaitingForConfirmation WaitingForMachineConfig WaitingForMerge WaitingForRollout WaitingForSyncers
     WriteFailed WrongServerName
     WrongType
 }

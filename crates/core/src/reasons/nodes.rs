@@ -120,6 +120,11 @@ const OUTDATED: Finding = warning(
     "the node's file lacks credentials that the program which writes it should have delivered",
     "`kubectl globalps status -o wide` names the registries; HyperShift's syncer looks every 30 seconds, and doesn't run on nodes of InPlace NodePools; on standalone OpenShift, `oc get machineconfigpools` shows a paused or degraded pool",
 );
+const RENDERED: Finding = warning(
+    "node-machine-config",
+    "the Machine Config Operator has not brought the pull secret to the node",
+    "`oc get machineconfigpools` shows how far its pool is, or that it is paused; `oc describe node` why a node is degraded",
+);
 const UNUSABLE: Finding = error(
     "node-file-unusable",
     "the kubelet can't read the node's file, which another program writes",
@@ -190,6 +195,14 @@ rows! { /** Of a `NodePullSecret`. */ NODES
         "Another program merges the pull secrets, and its Secret `global-pull-secret` does not have the assigned revision yet, or has changed since it was assigned";
     UNDER_WAY => FileOutdated, Some(OUTDATED),
         "Another program writes the node's file, and that doesn't have the credentials yet; or still has them, after a removal. The message names the registries";
+    UNDER_WAY => WaitingForMachineConfig, None,
+        "The Machine Config Operator writes the node's file, and has not written the change yet. It renders a configuration for each pool and then goes from node to node, usually within minutes";
+    UNDER_WAY => PoolPaused, Some(RENDERED),
+        "The Machine Config Operator writes the node's file, and the node's pool is paused: the change waits until `oc patch machineconfigpool POOL --type merge -p '{\"spec\":{\"paused\":false}}'`";
+    UNDER_WAY => NodeDegraded, Some(RENDERED),
+        "The Machine Config Operator writes the node's file, and reports that it can't bring the node to its configuration. The Node's annotation `machineconfiguration.openshift.io/reason` says why; globalps does not show it, because it can contain the file";
+    SYNCED => InForceWithinFiveMinutes, None,
+        "The Machine Config Operator wrote the file less than 5 minutes ago and restarts no kubelet: until then a kubelet may pass an old password to CRI-O";
     UNDER_WAY => FileUnusable, Some(UNUSABLE),
         "Another program writes the node's file, and a kubelet can't read it";
     UNDER_WAY => WaitingForConfirmation, Some(CONFIRMATION),

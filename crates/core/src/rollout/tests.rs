@@ -142,6 +142,7 @@ fn the_next_members_are_those_that_the_limits_allow() {
         ("so is that of an unresponsive member", FIVE, "~a:5+ b", "1", "-a b"),
         ("and of one past its deadline, whatever it reports", FIVE, ">a:5+ b", "1", "-a b"),
         ("after a revocation all others go first", FIVE, "x:5. %a:4. b c", "2", "b c"),
+        ("with it, where there is room", FIVE, "x:5. %a:4. b", "2", "b a"),
         ("then it goes, too", FIVE, "x:5. %a:4. b:5.", "2", "a"),
         ("a member that never reported gets no assignment", FIVE, "~a b", "2", "b"),
         ("a bootstrapping member takes no slot and is no canary", FIVE, "a:5n b c", "2", "b"),

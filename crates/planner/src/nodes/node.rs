@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use globalps_core::api::{Cordoned, DeliveryType, GlobalPullSecretSpec};
+use globalps_core::machine_config::MachineConfig;
 use globalps_core::names::{ABANDON_ANNOTATION, MACHINE_CONFIG_OPERATOR};
 use globalps_core::phase;
 use globalps_core::virtual_nodes::VirtualMark;
@@ -36,6 +37,8 @@ pub struct NodeView {
     pub heartbeat: Timestamp,
     /// Who manages its credentials file, as in `spec.foreignOwner`; empty: globalps.
     pub file_owner: &'static str,
+    /// Of the Machine Config Operator; `None`: it does not manage the node, or globalps does not deliver by it.
+    pub machine_config: Option<Box<MachineConfig>>,
     /// By what it is known that no machine is behind it.
     pub virtual_by: Option<VirtualMark>,
     /// Such as `v1.36.3`; empty: unknown.
@@ -127,6 +130,7 @@ impl NodeView {
             ready: Ok(created),
             heartbeat: created,
             file_owner: "",
+            machine_config: None,
             virtual_by: None,
             kubelet_version: "v1.36.3".into(),
             unschedulable: false,

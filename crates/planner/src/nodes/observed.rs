@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use globalps_core::api::{NodePullSecretSpec, Observed};
+use globalps_core::api::{MachineConfigState, NodePullSecret, NodePullSecretSpec, Observed, Phase};
 use globalps_core::rollout::{Goal, Revision};
 use globalps_dockerconfig::{DockerConfig, Entry, parse};
 
 use super::input::{Merged, Nodes};
+use super::node::NodeView;
 use crate::content::secret::Global;
 
 /// Most registries that a node looks for after a removal.
@@ -43,7 +44,7 @@ impl Target {
             observed: merged.map(|merged| Observed {
                 uid: merged.uid.clone(),
                 resource_version: merged.resource_version.clone(),
-                gone: Vec::new(),
+                ..Observed::default()
             }),
             gone: if goal == Some(Goal::Restore) {
                 gone(before)
@@ -53,16 +54,22 @@ impl Target {
         }
     }
 
-    fn for_node(&self, spec: &NodePullSecretSpec) -> Observed {
+    fn for_node(&self, spec: &NodePullSecretSpec, view: Option<&NodeView>) -> Observed {
+        let machine_config = view.and_then(|view| view.machine_config.as_ref());
+        let machine_config = machine_config.map(|it| it.state);
         if spec.restore {
             return Observed {
                 gone: self.gone.clone(),
+                machine_config,
                 ..Observed::default()
             };
         }
         let is_it = spec.revision > 0 && spec.assigned() == self.revision;
         let observed = self.observed.clone().filter(|_| is_it);
-        observed.unwrap_or_default()
+        Observed {
+            machine_config,
+            ..observed.unwrap_or_default()
+        }
     }
 
     /// Completes these assignments, and assigns it to the nodes that have something else.
@@ -71,14 +78,21 @@ impl Target {
         assignments: &mut Vec<(String, NodePullSecretSpec)>,
         nodes: &Nodes,
     ) {
-        for (_, spec) in assignments.iter_mut() {
-            spec.observed = Some(self.for_node(spec));
+        let views = &nodes.views;
+        let view = |name: &str| views.get(name).map(|view| &**view);
+        for (name, spec) in assignments.iter_mut() {
+            spec.observed = Some(self.for_node(spec, view(name)));
         }
         let told = nodes.objects.iter().filter_map(|(name, object)| {
-            let observed = Some(self.for_node(&object.spec));
+            let mut observed = self.for_node(&object.spec, view(name));
+            // Each change needs a new report: not for what tells a node with the content nothing.
+            if let Some(known) = told_state(object) {
+                observed.machine_config = Some(known);
+            }
+            let observed = Some(observed);
             let is_due = object.spec.observed != observed
                 && assignments.iter().all(|(other, _)| other != name)
-                && nodes.views.contains_key(name)
+                && views.contains_key(name)
                 && !nodes.unreadable.contains_key(name);
             is_due.then(|| {
                 let spec = NodePullSecretSpec {
@@ -91,6 +105,14 @@ impl Target {
         let told: Vec<_> = told.collect();
         assignments.extend(told);
     }
+}
+
+/// What the node was told of its Machine Config, if it has the content.
+fn told_state(object: &NodePullSecret) -> Option<MachineConfigState> {
+    let status = object.status.as_ref()?;
+    let has_it = status.phase == Phase::Synced && status.in_force() == object.spec.assigned();
+    let told = object.spec.observed.as_ref()?;
+    told.machine_config.filter(|_| has_it)
 }
 
 /// Whether a kubelet has the same from both, as far as the revision says. `is_whole`: nothing else may be there, so that a
@@ -126,6 +148,7 @@ fn gone(before: Option<&Global>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use globalps_core::api::DeliveryType;
+    use globalps_core::machine_config::MachineConfig;
 
     use super::super::input::Snapshot;
     use super::super::plan::plan;
@@ -135,6 +158,7 @@ mod tests {
 
     const A: &str = r#"{"auths":{"a":{"auth":"dTpw"}}}"#;
     const B: &str = r#"{"auths":{"a":{"auth":"dTpx"},"b":{"auth":"dTpw"}}}"#;
+    const A_MERGED: &str = r#"{"auths":{"a":{"auth":"dTpw"},"o":{"auth":"dTpw"}}}"#;
     const ORIGINAL: &str = r#"{"auths":{"o":{"auth":"dTpw"}}}"#;
     const B_MERGED: &str =
         r#"{"auths":{"o":{"auth":"dTpw"},"a":{"auth":"dTpx"},"https://b":{"auth":"dTpw"}}}"#;
@@ -204,8 +228,38 @@ mod tests {
     }
 
     #[test]
+    fn each_node_is_told_how_far_its_machine_config_is() {
+        use MachineConfigState::{Applies, Paused};
+        let nodes = "a=1:Syncing b=1:Syncing c=1:Synced d=1:Synced";
+        let mut in_force = global(1, A_MERGED);
+        in_force.last_additional = Some(Data(Some(A.as_bytes().to_vec())));
+        in_force.last_original = Some(Data(Some(ORIGINAL.as_bytes().to_vec())));
+        let mut snapshot = observing(found(A), Some(in_force), nodes, A_MERGED);
+        for name in ["b", "c", "d"] {
+            let view = snapshot.nodes.views.to_mut().get_mut(name).unwrap();
+            view.machine_config = Some(Box::new(MachineConfig {
+                pool: "worker".into(),
+                state: Paused,
+            }));
+        }
+        let object = snapshot.nodes.objects.to_mut().get_mut("d").unwrap();
+        object.spec.observed = Some(Observed {
+            machine_config: Some(Applies),
+            ..Observed::default()
+        });
+        let assignments = plan(&snapshot).assignments;
+        let told = |name: &str| {
+            let mut all = assignments.iter();
+            let found = all.find(|(node, _)| node == name);
+            found.and_then(|(_, spec)| spec.observed.as_ref()?.machine_config)
+        };
+        assert_eq!((told("a"), told("b")), (None, Some(Paused)));
+        assert_eq!(told("c"), Some(Paused), "it was not told before");
+        assert_eq!(told("d"), Some(Applies), "it has the content");
+    }
+
+    #[test]
     fn a_late_node_is_blocked_and_not_revoked() {
-        const A_MERGED: &str = r#"{"auths":{"a":{"auth":"dTpw"},"o":{"auth":"dTpw"}}}"#;
         let in_force = Some(global(1, A_MERGED));
         let snapshot = observing(found(A), in_force, "a=1:Syncing.FileOutdated", A_MERGED);
         let mut late = snapshot.clone();
