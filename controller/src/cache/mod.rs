@@ -2,6 +2,7 @@
 
 mod assignments;
 mod clock;
+mod cluster_merge;
 mod cluster_secret;
 mod configuration;
 mod debounce;

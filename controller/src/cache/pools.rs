@@ -5,12 +5,11 @@ use futures::stream::BoxStream;
 use globalps_core::decode::Item;
 use globalps_core::names::MACHINE_CONFIG_GROUP;
 use globalps_planner::targets::version;
-use globalps_runtime::list_watch::list_watch;
+use globalps_runtime::list_watch::{Update, list_watch};
 use kube::api::{ApiResource, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt as _};
 
-use super::event::CacheEvent;
 use super::versioned::Versioned;
 
 const PAGE: u32 = 50;
@@ -39,13 +38,13 @@ impl Versioned for PoolView {
     }
 }
 
-pub(super) fn pool_events(client: &Client) -> BoxStream<'static, CacheEvent> {
+pub(super) fn pool_events(client: &Client) -> BoxStream<'static, Update<PoolView>> {
     let kind = GroupVersionKind::gvk(MACHINE_CONFIG_GROUP, "v1", "MachineConfigPool");
     let resource = ApiResource::from_gvk_with_plural(&kind, "machineconfigpools");
     let pools: Api<Item<DynamicObject>> = Api::all_with(client.clone(), &resource);
     let params = ListParams::default().limit(PAGE);
     list_watch(pools, params, "machine config pools")
-        .map(|update| CacheEvent::Pool(update.map(|pool| pool_view(&pool))))
+        .map(|update| update.map(|pool| pool_view(&pool)))
         .boxed()
 }
 

@@ -85,7 +85,7 @@ impl Watch {
                     .map(CacheEvent::ClusterSecret)
                     .boxed()
             }
-            Self::Pools => pool_events(client),
+            Self::Pools => pool_events(client).map(CacheEvent::Pool).boxed(),
             Self::Namespaces => {
                 let namespaces = Api::<Item<PartialObjectMeta<Namespace>>>::all(client.clone());
                 list_watch(namespaces, all(), "namespaces")

@@ -141,7 +141,7 @@ async fn a_refused_write_loses_nothing_of_anyone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_copy_and_another_owner_are_told_apart() {
+async fn an_old_copy_is_distinguished_from_another_owner() {
     let api = cluster();
     let mut controller = leader(&api, Some(OURS));
     settle(&mut controller, &api).await;
@@ -151,7 +151,7 @@ async fn an_old_copy_and_another_owner_are_told_apart() {
     assert_eq!(
         content(&api, PULL_SECRET).unwrap(),
         merged,
-        "somebody put the old file back"
+        "another client put the old file back"
     );
 
     let theirs = merged.replace("dTpw", "dTp0aGVpcnM=");

@@ -105,8 +105,7 @@ pub struct GlobalPullSecretSpec {
     /// Which pull secret is effective for a registry that both the additional and the original one contain.
     #[serde(default)]
     pub precedence: Precedence,
-    /// The cluster's original pull secret. Empty: `openshift-config/pull-secret` if the controller may read it; otherwise each
-    /// node's own file is the base.
+    /// The cluster's original pull secret. Empty: `openshift-config/pull-secret` if the controller may read it, else each node's file.
     #[serde(default)]
     pub original: Original,
     /// More Secrets of the same namespace and format. For a registry in several of them, the additional Secret is effective,

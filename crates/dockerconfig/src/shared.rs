@@ -17,7 +17,7 @@ const VERSIONS: usize = 4;
 /// What globalps wrote into the document.
 #[derive(Clone, Debug, Default)]
 pub struct Applied {
-    /// The entries in each version that may still be there, or that another program may put back; the newest first.
+    /// The entries in each version that may still be there, or that another program may restore; the newest first.
     pub versions: Vec<DockerConfig>,
     /// What other programs had under some of their keys, as JSON text.
     pub overridden: BTreeMap<String, Zeroizing<String>>,

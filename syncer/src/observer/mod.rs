@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_of_a_node_makes_no_file_young_for_ever() {
+    fn the_clock_of_a_node_makes_no_file_young_forever() {
         let mut known = None;
         let now = SystemTime::now();
         let hour = Duration::from_hours(1);

@@ -43,7 +43,7 @@ sections! {
     "node-file-outdated":
         "Another program writes the file (`spec.kubelet.delivery` is `Observe`), and the file does not have what Secret `global-pull-secret` says. HyperShift's syncer compares both every 30 seconds. If it takes longer: `kubectl get pods -n kube-system -l name=global-pull-secret-syncer -o wide` shows whether one runs on the node. None runs on nodes of InPlace NodePools.";
     "node-machine-config":
-        "With `spec.kubelet.delivery: OpenShift`, the Machine Config Operator writes the file. `oc get machineconfigpools` shows the pools: a paused one changes no node until `spec.paused` is false again; a degraded one names the node. On the node, the annotation `machineconfiguration.openshift.io/reason` says what is wrong, often a file that another program has changed: restore that file, and the operator goes on. The other nodes of the pool may wait for it.";
+        "With `spec.kubelet.delivery: OpenShift`, the Machine Config Operator writes the file. `oc get machineconfigpools` shows the pools: a paused one changes no node until `spec.paused` is false again; a degraded one names the node. On the node, the annotation `machineconfiguration.openshift.io/reason` says what is wrong, often a file that another program has changed: restore that file, and the operator continues. The other nodes of the pool may wait for it.";
     "node-file-unusable":
         "Another program writes the file, and a kubelet ignores all of it: it is no JSON, or one entry is invalid. The node's message says which.";
     "node-merge":

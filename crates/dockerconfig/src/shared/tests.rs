@@ -193,7 +193,7 @@ enum Event {
     Delete(usize),
     /// `oc set data` of a whole document from before.
     Older(usize),
-    /// A program that writes each document anew.
+    /// A program that writes each document again.
     Reformat,
 }
 

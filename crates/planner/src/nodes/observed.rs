@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_is_told_how_far_its_machine_config_is() {
+    fn each_node_gets_how_far_its_machine_config_is() {
         use MachineConfigState::{Applies, Paused};
         let nodes = "a=1:Syncing b=1:Syncing c=1:Synced d=1:Synced";
         let mut in_force = global(1, A_MERGED);
