@@ -9,6 +9,7 @@ mod diagnosis;
 mod dry_run;
 mod golden;
 mod install;
+mod openshift;
 mod outages;
 mod paused;
 mod restore;
