@@ -62,6 +62,7 @@ mod tests {
 
     #[test]
     fn each_pod_of_a_delivery_may_run_and_one_delivery_writes_the_pull_secret() {
+        use DeliveryType::{ConfigFile, Observe, OpenShift};
         let names = |objects: Vec<Value>| -> Vec<String> {
             let name = |object: Value| {
                 let metadata = &object["metadata"];
@@ -84,7 +85,6 @@ mod tests {
         ];
         let all = [&writes[..], &[controller], &syncers, &[observer]].concat();
         assert_eq!(names(openshift("s")), all);
-        use DeliveryType::{ConfigFile, Observe, OpenShift};
         for (delivery, is_openshift, expected) in [
             (ConfigFile, false, vec![]),
             (ConfigFile, true, [&[controller][..], &syncers].concat()),

@@ -238,8 +238,8 @@ async fn announcement(
         in_force.effective(&after),
     );
     let into_openshift = openshift::planned(cluster, spec, &on_nodes.0, &on_nodes.1).await?;
-    let changed: Vec<String> = changes.iter().map(|it| it.registry.clone()).collect();
-    let into_openshift = into_openshift.map(|it| it.only(&changed).sentences());
+    let touched: Vec<String> = changes.iter().map(|it| it.registry.clone()).collect();
+    let into_openshift = into_openshift.map(|it| it.only(&touched).sentences());
     let deliveries = restarts::deliveries(cluster, global.as_ref(), gps.as_ref()).await;
     let is_known = is_known && (gps.is_some() || deliveries.pace.nodes > 0);
     let to_namespaces = gps

@@ -76,14 +76,11 @@ impl IntoOpenShift {
 
     /// The platform's registries are known all the same.
     fn unseen(content: &DockerConfig, overrides: &[String], why: String) -> Self {
-        let overrides: Vec<String> = overrides.iter().map(|key| canonical_key(key)).collect();
         let registries = content.by_canonical_key();
-        let of_platform = registries.keys().filter(|key| {
-            is_platform(key) && !overrides.iter().any(|free| free == key.as_ref() as &str)
-        });
+        let of_platform = registries.keys();
         Self {
             not_written: of_platform
-                .filter_map(|key| NotWritten::of(&shown_key(key), Fate::Platform))
+                .filter_map(|key| NotWritten::of_platform(key, overrides))
                 .collect(),
             unknown: Some(why),
             ..Self::default()
@@ -106,6 +103,14 @@ impl IntoOpenShift {
 }
 
 impl NotWritten {
+    /// Whatever the cluster's pull secret has. `key`: as users write registries.
+    pub(crate) fn of_platform(key: &str, overrides: &[String]) -> Option<Self> {
+        let registry = canonical_key(key);
+        let is_free = overrides.iter().any(|free| canonical_key(free) == registry);
+        let is_needed = is_platform(&registry) && !is_free;
+        is_needed.then(|| Self::of(&shown_key(&registry), Fate::Platform))?
+    }
+
     fn of(registry: &str, fate: Fate) -> Option<Self> {
         let reason = match fate {
             Fate::Platform => Reason::PlatformKey,
@@ -118,7 +123,7 @@ impl NotWritten {
         })
     }
 
-    fn sentence(&self) -> String {
+    pub(crate) fn sentence(&self) -> String {
         let Self { registry, reason } = self;
         let why = if *reason == Reason::PlatformKey.as_str() {
             "OpenShift needs its own entry for it; use a key with a path, such as `quay.io/ORGANIZATION`"

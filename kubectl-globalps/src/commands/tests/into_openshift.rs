@@ -101,6 +101,19 @@ fn diff_and_undo_name_what_is_not_delivered() {
     assert!(err.contains(THEIRS), "{err}");
 }
 
+#[test]
+fn nodes_are_not_credited_with_what_is_not_written() {
+    let record = path("secrets", names::RECORD_SECRET);
+    let merged = [("ghcr.io", AUTH), ("theirs.io", AUTH)];
+    let api = delivering().with_object(&record, in_force(&merged, &[]));
+    for (image, expected) in [("theirs.io/a:1", Exit::No), ("ghcr.io/a:1", Exit::Done)] {
+        let (ran, [out, err]) = api.printed(&format!("explain {image}"));
+        assert_eq!(ran, Ok(expected), "{out}{err}");
+        let is_named = format!("{out}{err}").contains(THEIRS);
+        assert_eq!(is_named, expected == Exit::No, "{out}{err}");
+    }
+}
+
 /// Its time limit would end the test.
 #[test]
 fn a_wait_names_what_another_program_keeps_and_ends() {
