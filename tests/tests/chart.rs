@@ -235,6 +235,28 @@ fn installations() -> Vec<(Manifests, Value)> {
         ),
         (
             Manifests {
+                is_openshift: true,
+                ..plain()
+            },
+            json!({"openshift": {"scc": true}}),
+        ),
+        (
+            Manifests {
+                delivery: Some(DeliveryType::OpenShift),
+                ..plain()
+            },
+            json!({}),
+        ),
+        (
+            Manifests {
+                delivery: Some(DeliveryType::Observe),
+                is_openshift: true,
+                ..plain()
+            },
+            json!({"openshift": {"scc": true}}),
+        ),
+        (
+            Manifests {
                 image_pull_secrets: in_namespaces("pull", Attach::Admission, true),
                 operators: Some(OperatorAccess {
                     secrets: BTreeSet::from(catalogs),

@@ -5,25 +5,23 @@ use globalps_core::api::{
 };
 use globalps_core::names::{
     self, ADDITIONAL_SECRET, APPLIED_SECRET, AUDIENCE_ROLE, CONTROLLER, CONTROLLER_NAMESPACE,
-    GLOBAL_SECRET, GROUP, HISTORY_SLOTS, MACHINE_CONFIG_GROUP, NAMESPACE, OBSERVER,
-    OPENSHIFT_ORIGINAL, RECORD_SECRET, REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR, RESTORER,
-    ROLLED_OUT_SECRET, STATE_SECRET, SYNCER,
+    GLOBAL_SECRET, GROUP, HISTORY_SLOTS, NAMESPACE, OBSERVER, OPENSHIFT_ORIGINAL, RECORD_SECRET,
+    REGISTRY_AUTHORITIES, REGISTRY_AUTHORITIES_DIR, RESTORER, ROLLED_OUT_SECRET, STATE_SECRET,
+    SYNCER,
 };
 use globalps_provider::AUDIENCE;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::{PolicyRule, RoleBinding, Subject};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Subject};
 use kube::Resource as _;
 use serde_json::{Value, json};
 
 use super::program::{Program, deployment, namespace};
-use super::rbac::{
-    cluster_role, cluster_role_binding, role, role_binding, role_ref, rule, service_account,
-};
+use super::rbac::{cluster_role, cluster_role_binding, role, role_binding, rule, service_account};
 use super::schema::crd;
 use super::{
-    Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, own_node,
-    quota, roles, syncer, value,
+    Agent, Allowed, NamespaceAccess, OperatorAccess, bounds, leader, named, network, openshift,
+    own_node, quota, roles, syncer, value,
 };
 
 /// Input of an installation's manifests.
@@ -53,6 +51,8 @@ pub struct Manifests {
     pub hosted_control_plane: Option<HostedControlPlaneRef>,
     /// Units and files that `spec.kubelet` may name.
     pub allowed: Allowed,
+    /// The cluster has `SecurityContextConstraints`: no pod runs without one.
+    pub is_openshift: bool,
 }
 
 impl Manifests {
@@ -96,9 +96,11 @@ impl Manifests {
             objects.push(value(role(&role_name, namespace, rules)));
             objects.push(value(role_binding(&role_name, namespace, account)));
         }
-        if self.delivery == Some(DeliveryType::OpenShift) {
-            objects.extend(openshift_access(&self.namespace));
-        }
+        objects.extend(openshift::objects(
+            &self.namespace,
+            self.delivery.unwrap_or_default(),
+            self.is_openshift,
+        ));
         if !self.sources.is_empty() {
             let names = self.sources.iter().map(|source| source.name.clone());
             objects.extend(sources_access(&self.namespace, names.collect()));
@@ -212,38 +214,6 @@ impl Manifests {
 /// mean every Secret of the namespace.
 pub fn sources_access(namespace: &str, names: Vec<String>) -> [Value; 2] {
     by_name(&format!("{CONTROLLER}-sources"), namespace, names)
-}
-
-/// What standalone `OpenShift` needs in addition: the controller writes into that one Secret, and the pods may run. `OpenShift` has the
-/// `ClusterRoles` of its security context constraints.
-fn openshift_access(namespace: &str) -> Vec<Value> {
-    let (secret_namespace, secret) = OPENSHIFT_ORIGINAL;
-    let role_name = format!("{CONTROLLER}-pull-secret");
-    let rules = vec![rule("", ["secrets"], [secret], ["list", "watch", "patch"])];
-    let account = (CONTROLLER, CONTROLLER_NAMESPACE);
-    let pools = format!("{CONTROLLER}-pools");
-    let read_pools = rule(
-        MACHINE_CONFIG_GROUP,
-        ["machineconfigpools"],
-        [],
-        ["list", "watch"],
-    );
-    vec![
-        value(cluster_role(&pools, vec![read_pools])),
-        value(cluster_role_binding(&pools, service_account(account))),
-        value(role(&role_name, secret_namespace, rules)),
-        value(role_binding(&role_name, secret_namespace, account)),
-        value(constraints("nonroot-v2", account)),
-        value(constraints("privileged", (OBSERVER, namespace))),
-    ]
-}
-
-/// Lets the account's pods run under this `SecurityContextConstraints`.
-fn constraints(name: &str, account: (&str, &str)) -> RoleBinding {
-    RoleBinding {
-        role_ref: role_ref("ClusterRole", &format!("system:openshift:scc:{name}")),
-        ..role_binding(&format!("{}-scc", account.0), account.1, account)
-    }
 }
 
 fn by_name(role_name: &str, namespace: &str, names: Vec<String>) -> [Value; 2] {

@@ -30,11 +30,18 @@ pub(crate) async fn deliveries(
     found
 }
 
+/// What the delivery into `OpenShift`'s own pull secret does.
+const INTO_OPENSHIFT: &str = "delivery by OpenShift: credentials are merged into `openshift-config/pull-secret`, and the Machine Config Operator brings them to every node; no kubelet restarts, and there is no canary";
+
 /// The effect of an installation or upgrade on kubelets, if it changes how credentials reach them.
 pub(crate) async fn of_installation(cluster: &Cluster<'_>, manifests: &Manifests) -> Vec<String> {
     let (global, gps) = pull_secret::seen(cluster).await;
     let mut found = deliveries(cluster, global.as_ref(), gps.as_ref()).await;
+    let before = gps.as_ref().map(|_| found.wanted);
     found.wanted = manifests.delivery.unwrap_or(found.wanted);
+    if found.wanted == DeliveryType::OpenShift && before != Some(found.wanted) {
+        return vec![INTO_OPENSHIFT.to_owned()];
+    }
     let effects = found.effects(&DockerConfig::default(), Differs::default());
     let sentences = effects.sentences();
     if !sentences.is_empty() || gps.is_some() || found.wanted != DeliveryType::ConfigFile {

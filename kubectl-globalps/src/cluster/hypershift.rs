@@ -51,7 +51,7 @@ pub(crate) async fn must_not_deliver(
     cluster: &Cluster<'_>,
     delivery: Option<DeliveryType>,
 ) -> Result<()> {
-    let is_beside = delivery.is_some_and(DeliveryType::is_observed);
+    let is_beside = delivery == Some(DeliveryType::Observe);
     match daemon_set(cluster).await? {
         None if is_beside => Err(Failure::new(
             format!(

@@ -18,6 +18,7 @@ pub(crate) mod params;
 pub(crate) mod proxy;
 mod renewal;
 pub(crate) mod runtime;
+pub(crate) mod served;
 pub(crate) mod start;
 pub(crate) mod syncers;
 

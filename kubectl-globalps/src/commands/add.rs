@@ -24,6 +24,7 @@ use crate::secret::additional::{
 };
 use crate::secret::changes::{InForce, changes, reach_nodes, text};
 use crate::secret::effects::{Differs, Effects};
+use crate::target::openshift;
 use crate::target::pull_secret;
 use crate::target::wait::{follow_if, may_wait};
 use crate::terminal::printer::Printer;
@@ -133,6 +134,9 @@ async fn change(cluster: &Cluster<'_>, logins: &[Login], args: &Add) -> Result<C
         pull_secret::must_be_installed(cluster).await?;
     }
     must_not_be_held(cluster).await?;
+    if refuses && args.check.skip_check {
+        openshift::must_be_checked(cluster).await?;
+    }
     let mut shown = Announcement::default();
     until_written(async |_| {
         let existing = pull_secret::get(cluster, name).await?;
@@ -229,6 +233,13 @@ async fn announcement(
         in_force.additional = DockerConfig::default();
     }
     let changes = changes(&in_force, &after);
+    let on_nodes = (
+        in_force.effective(&in_force.additional),
+        in_force.effective(&after),
+    );
+    let into_openshift = openshift::planned(cluster, spec, &on_nodes.0, &on_nodes.1).await?;
+    let touched: Vec<String> = changes.iter().map(|it| it.registry.clone()).collect();
+    let into_openshift = into_openshift.map(|it| it.only(&touched).sentences());
     let deliveries = restarts::deliveries(cluster, global.as_ref(), gps.as_ref()).await;
     let is_known = is_known && (gps.is_some() || deliveries.pace.nodes > 0);
     let to_namespaces = gps
@@ -267,7 +278,10 @@ async fn announcement(
             changes: source.map(Planned::text).unwrap_or_default()
                 + &text(&changes)
                 + &sentences.collect::<String>(),
-            warnings: Preview::warnings(&before, &after),
+            warnings: Preview::warnings(&before, &after)
+                .into_iter()
+                .chain(into_openshift.into_iter().flatten())
+                .collect(),
         },
         effects,
         is_first: global.is_none(),

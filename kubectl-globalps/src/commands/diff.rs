@@ -16,7 +16,9 @@ use crate::error::{Exit, Result};
 use crate::secret::additional::{data_of, refuse_invalid};
 use crate::secret::changes::{Difference, InForce, changes, reach_nodes, sides, text};
 use crate::secret::effects::Differs;
+use crate::secret::openshift::IntoOpenShift;
 use crate::secret::scope::{self, ScopeChange};
+use crate::target::openshift;
 use crate::target::pull_secret::{self, additional};
 use crate::terminal::external_diff::{Text, show};
 use crate::terminal::printer::Printer;
@@ -41,6 +43,11 @@ pub(super) async fn run(args: &Diff, flags: &Connection, printer: &Printer) -> R
     let in_force = InForce::of(global.as_ref(), spec, names::ADDITIONAL_SECRET);
     let status = Status::of(&facts, cluster.now());
     let changes = changes(&in_force, &wanted);
+    let on_nodes = (
+        in_force.effective(&in_force.additional),
+        in_force.effective(&wanted),
+    );
+    let pull_secret = openshift::planned(&cluster, spec, &on_nodes.0, &on_nodes.1).await?;
     let mut deliveries = restarts::deliveries(&cluster, global.as_ref(), facts.gps()).await;
     // What the GlobalPullSecret asks for besides is no part of a proposal.
     let spec = facts.gps().map(|gps| gps.spec.sources.as_slice());
@@ -74,6 +81,7 @@ pub(super) async fn run(args: &Diff, flags: &Connection, printer: &Printer) -> R
         scopes,
         changes,
         lagging_nodes: status.lagging().map(|row| row.name.clone()).collect(),
+        pull_secret,
     };
     let beside = difference.beside();
     let shown = beside.clone() + &text(&difference.changes);
@@ -126,6 +134,10 @@ fn with_lines((mut before, mut after): (String, String), lines: &str) -> (String
 fn notes(printer: &Printer, difference: &Difference) {
     for sentence in difference.effects.sentences() {
         printer.note(sentence);
+    }
+    let of_pull_secret = difference.pull_secret.iter();
+    for sentence in of_pull_secret.flat_map(IntoOpenShift::sentences) {
+        printer.warning(sentence);
     }
     if !difference.lagging_nodes.is_empty() {
         let nodes = difference.lagging_nodes.join(", ");

@@ -13,8 +13,9 @@ use serde_json::Value;
 use crate::change::restarts;
 use crate::change::restore_configuration;
 use crate::cli::{Connection, ControlPlane, Install};
-use crate::cluster::{Cluster, controller, hypershift};
+use crate::cluster::{Cluster, controller};
 use crate::error::{Exit, Failure, Result};
+use crate::install::delivery;
 use crate::install::installer::Installer;
 use crate::install::namespace_access;
 use crate::install::objects::put_all;
@@ -171,13 +172,8 @@ async fn complete(
     }
     let asks = asks(args) || settings.is_some();
     let (config, is_readable) = unreadable_configuration::installed(cluster, asks).await?;
-    let wanted = settings.map(|settings| settings.spec.kubelet.delivery);
     let known = config.as_ref().map(|config| config.spec.kubelet.delivery);
-    let wanted = wanted.or(manifests.delivery).or(known);
-    hypershift::must_not_deliver(cluster, wanted).await?;
-    if wanted.is_some_and(DeliveryType::is_observed) && manifests.hosted_control_plane.is_none() {
-        manifests.original.get_or_insert_with(hypershift::original);
-    }
+    let is_delivery_chosen = delivery::choose(manifests, known, cluster).await?;
     let (delivers, known) = match settings {
         Some(settings) => (
             settings.namespaces(),
@@ -199,7 +195,7 @@ async fn complete(
     // Syncers whose image needs the pull secret could not start without it.
     let needed = manifests.images_pull_secret.clone();
     let Some(config) = config else {
-        let configures = asks || needed.is_some();
+        let configures = asks || needed.is_some() || is_delivery_chosen;
         let deleted = restore_configuration::must_not_be_deleted(cluster).await;
         return match deleted {
             Err(failure) if asks || args.pull_secret.is_some() => Err(failure),
@@ -353,6 +349,7 @@ mod tests {
             images_pull_secret: None,
             syncer_images_pull_secret: None,
             allowed: Allowed::default(),
+            is_openshift: false,
         };
         let objects = manifests.objects();
         let deployment = objects.iter().find(|object| object["kind"] == "Deployment");

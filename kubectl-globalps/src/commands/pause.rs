@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{FleetPullSecret, GlobalPullSecret};
+use globalps_core::api::{DeliveryType, FleetPullSecret, GlobalPullSecret};
 use globalps_core::names;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -15,6 +15,7 @@ use crate::cluster::create::create;
 use crate::cluster::fleet::find;
 use crate::cluster::{Cluster, is_installed, must_watch, not_installed, params};
 use crate::error::{Exit, Result};
+use crate::target::pull_secret;
 use crate::target::wait::follow_nodes_if;
 use crate::target::wait_clusters::follow_clusters_if;
 use crate::terminal::printer::Printer;
@@ -28,7 +29,11 @@ pub(super) async fn pause(flags: &Connection, printer: &Printer) -> Result<Exit>
     let cluster = Cluster::connect(flags, printer)?;
     must_watch(&cluster).await?;
     set(&cluster, true).await?;
-    printer.note("no further node changes; resume with `kubectl globalps resume`");
+    let gps = pull_secret::configuration(&cluster).await.ok().flatten();
+    printer.note(match gps.map(|gps| gps.spec.kubelet.delivery) {
+        Some(DeliveryType::OpenShift) => "`openshift-config/pull-secret` does not change any more, but nodes still get what it has; resume with `kubectl globalps resume`",
+        _ => "no further node changes; resume with `kubectl globalps resume`",
+    });
     Ok(Exit::Done)
 }
 

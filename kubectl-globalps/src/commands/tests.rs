@@ -9,6 +9,8 @@ mod diagnosis;
 mod dry_run;
 mod golden;
 mod install;
+mod into_openshift;
+mod openshift;
 mod outages;
 mod paused;
 mod restore;

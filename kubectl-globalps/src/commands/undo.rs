@@ -19,8 +19,10 @@ use crate::secret::changes::{
 };
 use crate::secret::effects::Differs;
 use crate::secret::history::{StoredRevision, last_other};
+use crate::secret::openshift::IntoOpenShift;
 use crate::target::fleet_history::revisions_of;
 use crate::target::history;
+use crate::target::openshift;
 use crate::target::pull_secret;
 use crate::target::wait::{follow_if, may_wait};
 use crate::target::wait_clusters::{follow_clusters_if, taken_up};
@@ -78,6 +80,14 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
         on_nodes: reach_nodes(&changed),
         has_scope: false,
     };
+    let spec = gps.as_ref().map(|gps| &gps.spec);
+    let on_nodes = (
+        in_force.effective(&in_force.additional),
+        in_force.effective(&revision.config),
+    );
+    let into_openshift = openshift::planned(&cluster, spec, &on_nodes.0, &on_nodes.1).await?;
+    let mut effects = deliveries.effects(&revision.config, differs).sentences();
+    effects.extend(into_openshift.iter().flat_map(IntoOpenShift::sentences));
     let is_written = roll_back(
         &cluster,
         RollBack {
@@ -88,7 +98,7 @@ pub(super) async fn run(args: &Undo, flags: &Connection, printer: &Printer) -> R
             if_immutable: None,
             force: args.owner.force_conflicts,
             change: text_of_all(&changed, "on the nodes"),
-            effects: deliveries.effects(&revision.config, differs).sentences(),
+            effects,
             question: format!("Go back to the additional pull secret of revision {number}?"),
             yes: args.yes,
             dry_run: args.dry_run,

@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use globalps_core::api::{
-    Attach, GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef, SourceRef,
+    Attach, DeliveryType, GlobalPullSecret, HostedControlPlaneRef, KubeconfigRef, SecretRef,
+    SourceRef,
 };
 use globalps_core::names;
-use globalps_manifests::{Agent, Manifests, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{Agent, Manifests, NamespaceAccess, OperatorAccess, openshift};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::DeleteParams;
@@ -116,6 +117,12 @@ pub(super) async fn run(args: &Uninstall, flags: &Connection, printer: &Printer)
     // The controller cleans up last, so it must run until then.
     for object in syncer_objects(&cluster).await? {
         until_gone(&cluster, &object, deadline).await?;
+    }
+    let delivery = facts.gps().map(|gps| gps.spec.kubelet.delivery);
+    if delivery == Some(DeliveryType::OpenShift) {
+        // As long as there is a record, the cluster's own pull secret may have entries of globalps.
+        let record = Object::named("v1", "Secret", &cluster.namespace, names::APPLIED_SECRET);
+        until_gone(&cluster, &record, deadline).await?;
     }
     if let Some(installer) = &installer {
         warn_if_kept(&cluster, names::ADDITIONAL_SECRET).await;
@@ -253,7 +260,8 @@ fn objects(namespace: &str, facts: &Facts, operators: BTreeSet<(String, String)>
         }),
         ..Manifests::default()
     };
-    let mut objects: Vec<Object> = manifests.objects().into_iter().map(Object::of).collect();
+    let all = openshift(namespace).into_iter().chain(manifests.objects());
+    let mut objects: Vec<Object> = all.map(Object::of).collect();
     objects.reverse();
     objects
 }
@@ -310,6 +318,12 @@ mod tests {
             "role.rbac.authorization.k8s.io/globalps-operators",
             "rolebinding.rbac.authorization.k8s.io/globalps-operators",
             "deployment.apps/globalps-controller",
+            "role.rbac.authorization.k8s.io/globalps-controller-pull-secret",
+            "rolebinding.rbac.authorization.k8s.io/globalps-controller-pull-secret",
+            "rolebinding.rbac.authorization.k8s.io/globalps-controller-scc",
+            "rolebinding.rbac.authorization.k8s.io/global-pull-secret-syncer-scc",
+            "rolebinding.rbac.authorization.k8s.io/global-pull-secret-restorer-scc",
+            "rolebinding.rbac.authorization.k8s.io/globalps-observer-scc",
         ] {
             assert!(
                 titles.iter().any(|title| title == expected),

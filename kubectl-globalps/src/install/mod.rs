@@ -1,5 +1,6 @@
 //! The objects of an installation: previewed, applied, and deleted without a trace.
 
+pub(crate) mod delivery;
 pub(crate) mod installer;
 pub(crate) mod leftovers;
 pub(crate) mod namespace_access;

@@ -5,6 +5,7 @@ use globalps_manifests::NamespaceAccess;
 
 use crate::cli::{Install, SecretName};
 use crate::cluster::client::Cluster;
+use crate::cluster::served::serves;
 use crate::error::{Failure, Result};
 
 const POLICIES: &str = "admissionregistration.k8s.io/v1";
@@ -39,7 +40,7 @@ pub(crate) async fn chosen(
     if name.is_none() && live.is_none() {
         return Ok(None);
     }
-    let is_served = serves_policies(cluster).await?;
+    let is_served = serves(cluster, POLICIES, "mutatingadmissionpolicies").await?;
     let (access, note) = choose(name, attach, live, is_served)?;
     if let Some(note) = note {
         cluster.printer().note(note);
@@ -57,20 +58,6 @@ pub(crate) async fn chosen(
         }
         NamespaceAccess { detaches, ..access }
     }))
-}
-
-/// Whether the API server serves `MutatingAdmissionPolicy` v1.
-async fn serves_policies(cluster: &Cluster<'_>) -> Result<bool> {
-    let doing = "see whether the API server serves MutatingAdmissionPolicy";
-    let call = cluster.client.list_api_group_resources(POLICIES);
-    match cluster.call(doing, call).await {
-        Ok(list) => {
-            let mut resources = list.resources.iter();
-            Ok(resources.any(|resource| resource.name == "mutatingadmissionpolicies"))
-        }
-        Err(failure) if failure.is(404) => Ok(false),
-        Err(failure) => Err(failure),
-    }
 }
 
 type ChoiceAndNote = (Option<NamespaceAccess>, Option<&'static str>);

@@ -2,6 +2,7 @@
 
 use futures::StreamExt as _;
 use futures::stream;
+use globalps_core::api::DeliveryType;
 use globalps_core::names;
 use globalps_manifests::to_yaml;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -58,6 +59,7 @@ pub(crate) async fn preview(
         DryRun::None => DryRun::Server,
         asked => asked,
     };
+    let question = question(objects);
     let objects = objects.iter().cloned().map(Object::of);
     let compared = stream::iter(objects)
         .map(|object| async move { (object.place(), compare(cluster, &object, how).await) })
@@ -97,8 +99,19 @@ pub(crate) async fn preview(
     if affects && !yes && can_ask() {
         show_files(&files(&changes))?;
     }
-    confirm(&cluster.title(), "Apply this?", yes || is_same)?;
+    confirm(&cluster.title(), question, yes || is_same)?;
     Ok(None)
+}
+
+/// It names the delivery that writes into a Secret of the platform.
+fn question(objects: &[Value]) -> &'static str {
+    let openshift = DeliveryType::OpenShift.as_str();
+    let has_it = |object: &Value| object["spec"]["kubelet"]["delivery"] == openshift;
+    if objects.iter().any(has_it) {
+        "Apply this, with delivery into `openshift-config/pull-secret`?"
+    } else {
+        "Apply this?"
+    }
 }
 
 async fn compare(cluster: &Cluster<'_>, object: &Object, how: DryRun) -> Result<ObjectChange> {

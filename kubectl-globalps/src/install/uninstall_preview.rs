@@ -96,7 +96,9 @@ pub(crate) fn announce_nodes(cluster: &Cluster<'_>, facts: &Facts, skip_unreacha
 
 /// A line for each node with credentials: whether it is restored now, and whether its kubelet restarts.
 fn nodes(facts: &Facts, skip_unreachable: bool, now: Timestamp) -> String {
-    let restart = facts.gps().map(|gps| gps.spec.kubelet.restart);
+    let kubelet = facts.gps().map(|gps| &gps.spec.kubelet);
+    let restart = kubelet.map(|kubelet| kubelet.restart);
+    let is_observed = kubelet.is_some_and(|kubelet| kubelet.delivery.is_observed());
     let mut lines = String::new();
     let all = Status::of(facts, now);
     let left: BTreeSet<&str> = left(facts, &all)
@@ -114,6 +116,7 @@ fn nodes(facts: &Facts, skip_unreachable: bool, now: Timestamp) -> String {
                 "skipped, because it can't be restored"
             }
             (true, _) | (_, Phase::Unsupported) => continue,
+            _ if is_observed => "restored by the program that writes its file",
             _ if restart == Some(Restart::Never) => "restored, without a kubelet restart",
             _ => "restored, with a kubelet restart",
         };

@@ -11,11 +11,12 @@ use crate::cluster::client::{Cluster, unreadable};
 use crate::error::{Result, or_absent};
 
 /// The fields that the permissions and policies of `install` depend on.
-const GRANTED: [&str; 8] = [
+const GRANTED: [&str; 9] = [
     "/spec/imagePullSecrets/enabled",
     "/spec/imagePullSecrets/secretName",
     "/spec/imagePullSecrets/attach",
     "/spec/operators/enabled",
+    "/spec/kubelet/delivery",
     "/spec/kubelet/unit",
     "/spec/kubelet/configFile",
     "/spec/kubelet/credentialProvider",

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::secret::additional::{data_of, valid_in};
 use crate::secret::effects::Effects;
+use crate::secret::openshift::IntoOpenShift;
 use crate::secret::scope::ScopeChange;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -51,6 +52,9 @@ pub(crate) struct Difference {
     pub scopes: Vec<ScopeChange>,
     #[serde(flatten)]
     pub effects: Effects,
+    /// What `openshift-config/pull-secret` gets, with the delivery `OpenShift`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_secret: Option<IntoOpenShift>,
 }
 
 impl Difference {

@@ -83,6 +83,10 @@ impl Deliveries {
 
     /// Ignores a pending change of delivery, because the proposal doesn't cause it.
     pub(crate) fn staying(mut self) -> Self {
+        // These deliver what the other one has in force, and it can't become them.
+        if self.wanted.is_observed() {
+            return self;
+        }
         self.wanted = match self.in_force {
             Some(Delivery::CredentialProvider(_)) => DeliveryType::CredentialProvider,
             Some(Delivery::ConfigFile) => DeliveryType::ConfigFile,
@@ -311,6 +315,15 @@ mod tests {
             effects.sentences(),
             ["restarts 3 kubelets once, 1 at a time; pods keep running"]
         );
+    }
+
+    #[test]
+    fn no_proposal_restarts_kubelets_whose_files_another_program_writes() {
+        for delivery in [DeliveryType::Observe, DeliveryType::OpenShift] {
+            let there = deliveries("", delivery, 3).staying();
+            let effects = there.effects(&config(&["a"]), all(true));
+            assert_eq!(effects.sentences(), [""; 0], "{delivery:?}");
+        }
     }
 
     #[test]

@@ -6,5 +6,6 @@ pub(crate) mod effects;
 pub(crate) mod findings;
 pub(crate) mod history;
 pub(crate) mod migration;
+pub(crate) mod openshift;
 pub(crate) mod pace;
 pub(crate) mod scope;

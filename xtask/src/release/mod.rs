@@ -20,7 +20,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use globalps_manifests::{HubInstall, Manifests, to_yaml};
+use globalps_core::names::NAMESPACE;
+use globalps_manifests::{HubInstall, Manifests, openshift, to_yaml};
 use serde_json::Value;
 
 use crate::run::{output, quiet, step, text};
@@ -223,6 +224,7 @@ impl Release {
             ("crds.yaml", crds),
             ("install.yaml", rest),
             ("hub.yaml", hub.objects()),
+            ("openshift.yaml", openshift(NAMESPACE)),
         ] {
             let text = format!("# globalps {}\n{}", self.version, to_yaml(&objects));
             fs::write(output.join(name), text)?;

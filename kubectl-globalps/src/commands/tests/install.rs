@@ -6,10 +6,11 @@ use globalps_core::state::{Configuration, State};
 use super::*;
 use crate::install::installer::Installer;
 
-const IMAGES: &str = "install --controller-image r/c:1 --syncer-image r/s:1 --apply --yes";
+pub(super) const IMAGES: &str =
+    "install --controller-image r/c:1 --syncer-image r/s:1 --apply --yes";
 
 /// Every applied workload runs at once.
-fn empty() -> FakeApi {
+pub(super) fn empty() -> FakeApi {
     let crd = |name: &str| {
         let api = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         format!("{api}/{name}.{}", names::GROUP)
@@ -47,7 +48,7 @@ fn configured() -> FakeApi {
     api.with_object(&config_path(), config)
 }
 
-fn spec(api: &FakeApi) -> Value {
+pub(super) fn spec(api: &FakeApi) -> Value {
     api.object(&config_path()).expect("one")["spec"].clone()
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Owners {
     /// Nodes of these that a Machine Config Daemon updates in place.
     pub in_place: u32,
     pub machine_config: u32,
+    /// globalps writes into what the Machine Config Operator brings to these nodes.
+    pub is_into_openshift: bool,
 }
 
 pub(crate) fn of_nodes<'a>(
@@ -29,14 +31,14 @@ pub(crate) fn of_nodes<'a>(
 ) -> Vec<Check> {
     let mut checks = Vec::new();
     if owners.machine_config > 0 {
-        checks.push(
-            well(
-                NODES,
-                "machine-config-operator",
-                format!("the Machine Config Operator manages the file of {}", nodes(owners.machine_config)),
-            )
-            .warn("change `openshift-config/pull-secret` there: `oc set data secret/pull-secret -n openshift-config --from-file=.dockerconfigjson=FILE`"),
-        );
+        let whose = nodes(owners.machine_config);
+        let message = format!("the Machine Config Operator manages the file of {whose}");
+        let check = well(NODES, "machine-config-operator", message);
+        checks.push(if owners.is_into_openshift {
+            check
+        } else {
+            check.warn("`kubectl globalps install --delivery OpenShift` reaches them through `openshift-config/pull-secret`, once nothing else is in force: `kubectl globalps remove --all --wait`")
+        });
     }
     if owners.hypershift > 0 {
         let mut message = format!("{} of HyperShift", nodes(owners.hypershift));

@@ -473,6 +473,7 @@ fn nodes_are_grouped_by_their_error() {
         hypershift: 2,
         in_place: 1,
         machine_config: 2,
+        is_into_openshift: false,
     };
     let checks = of_nodes(objects.iter(), (&["z"], &["v"]), owners);
     let messages: Vec<(&str, &str)> = checks
@@ -506,6 +507,15 @@ fn nodes_are_grouped_by_their_error() {
             ("node-unreachable", "z"),
         ]
     );
+    for is_into_openshift in [true, false] {
+        let owners = Owners {
+            machine_config: 1,
+            is_into_openshift,
+            ..Owners::default()
+        };
+        let checks = of_nodes(objects.iter().take(1), (&[], &[]), owners);
+        assert_eq!(checks[0].result == CheckResult::Ok, is_into_openshift);
+    }
     let well: Vec<Check> = of_nodes(objects.iter().take(1), (&[], &[]), Owners::default());
     assert_eq!(well[0].message, "1 node, none with an error");
     let many = ["a", "b", "c", "d", "e"].map(str::to_owned);

@@ -19,7 +19,7 @@ use crate::target::history::slots;
 use crate::target::pull_secret;
 use crate::view::status::Status;
 use futures::future::join_all;
-use globalps_core::api::{GlobalPullSecret, Phase};
+use globalps_core::api::{DeliveryType, GlobalPullSecret, Phase};
 use globalps_core::machine_config::file_owner;
 use globalps_core::names;
 use jiff::Timestamp;
@@ -109,7 +109,12 @@ pub(crate) async fn look(
             rows.map(|row| row.name.as_str()).collect::<Vec<_>>()
         });
         let without = (lost.as_slice(), unsupported.as_slice());
-        checks.extend(of_nodes(facts.node_secrets.iter(), without, owners(&nodes)));
+        let delivery = facts.gps().map(|gps| gps.spec.kubelet.delivery);
+        let owners = Owners {
+            is_into_openshift: delivery == Some(DeliveryType::OpenShift),
+            ..owners(&nodes)
+        };
+        checks.extend(of_nodes(facts.node_secrets.iter(), without, owners));
     }
     if let Some((how, trust)) = asking {
         let gps = facts.as_ref().and_then(Facts::gps);

@@ -71,6 +71,7 @@ pub(crate) async fn adding(cluster: &Cluster<'_>, shared: &Shared) -> Result<Add
         gps: shared.gps.clone(),
         is_not_installed: found == Some(None),
         stopped,
+        not_written: shared.not_written.clone(),
         live: live(cluster, shared).await?,
     })
 }

@@ -9,13 +9,16 @@ use crate::diagnose::pull::{Asked, Keyring, Provided, Puller};
 use crate::diagnose::tried::Origin;
 use crate::diagnose::why::{Added, Lag, is_same_image};
 use crate::error::{Failure, Result, allowed};
-use crate::secret::additional::data_of;
+use crate::secret::additional::{data_of, valid_in};
+use crate::secret::openshift::NotWritten;
+use crate::target::openshift;
 use crate::target::pull_secret::{self, content_of, unreadable};
 use globalps_core::api::{
     DeliveryType, GlobalPullSecret, NodePullSecret, NodePullSecretSpec, SourceStatus,
 };
 use globalps_core::decode::Item;
 use globalps_core::names;
+use globalps_dockerconfig::{DockerConfig, Entry, parse, shown_key};
 use globalps_provider::{Content, Delivery, MIN_KUBELET_FOR_SCOPES, PodIdentity, kubelet_version};
 use k8s_openapi::api::core::v1::{Namespace, Pod, Secret, ServiceAccount};
 use kube::Api;
@@ -26,6 +29,8 @@ use tokio::sync::Mutex;
 pub(crate) struct Shared {
     pub gps: Option<GlobalPullSecret>,
     pub global: Option<Secret>,
+    /// Registries of it that the delivery `OpenShift` does not write.
+    pub not_written: Vec<NotWritten>,
     /// New pods of namespaces get no reference to the Secret there.
     pub lacks_policy: bool,
     /// All `NodePullSecret`s; `None`: only that of the pod's node is read.
@@ -36,8 +41,16 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) async fn of(cluster: &Cluster<'_>, gps: Option<GlobalPullSecret>) -> Result<Self> {
+        let global = pull_secret::in_force(cluster).await?;
+        let content = global
+            .as_ref()
+            .and_then(|secret| valid_in(secret, names::DATA_KEY))
+            .unwrap_or_default();
+        let spec = gps.as_ref().map(|gps| &gps.spec);
+        let into_openshift = openshift::planned(cluster, spec, &content, &content).await?;
         Ok(Self {
-            global: pull_secret::in_force(cluster).await?,
+            global,
+            not_written: into_openshift.map_or_else(Vec::new, |it| it.not_written),
             lacks_policy: gps.as_ref().is_some_and(needs_policy)
                 && admission_policy(cluster).await? == Sight::Absent,
             gps,
@@ -123,6 +136,11 @@ pub(crate) async fn asked(
         asked.notes.extend(node_lags(gps, name, object));
     }
     asked.notes.extend(not_delivered(gps, image));
+    let serving = shared.not_written.iter().filter(|it| {
+        let registry = std::iter::once(it.registry.as_str());
+        Added::new(registry, None).serves(image)
+    });
+    asked.notes.extend(serving.map(NotWritten::sentence));
     if gps.is_some_and(|gps| gps.spec.kubelet.delivery == DeliveryType::None) {
         asked
             .notes
@@ -133,7 +151,7 @@ pub(crate) async fn asked(
         Some((global, bytes)) => {
             let file = Keyring {
                 name: "the nodes' file".to_owned(),
-                bytes: bytes.to_vec(),
+                bytes: written(bytes, &shared.not_written),
                 origin: Origin::Globalps,
             };
             match provided_content(global, bytes)? {
@@ -147,6 +165,19 @@ pub(crate) async fn asked(
         None => asked.notes.push(nothing_in_force(cluster, gps).await),
     }
     Ok(asked)
+}
+
+/// Without what the nodes don't get.
+fn written(bytes: &[u8], not_written: &[NotWritten]) -> Vec<u8> {
+    let (false, Ok(config)) = (not_written.is_empty(), parse(bytes)) else {
+        return bytes.to_vec();
+    };
+    let is_written = |entry: &&Entry| {
+        let registry = shown_key(&entry.canonical_key());
+        not_written.iter().all(|it| it.registry != registry)
+    };
+    let entries = config.entries().iter().filter(is_written).cloned();
+    DockerConfig::new(entries.collect()).render()
 }
 
 /// Why the nodes have no credentials of globalps, as a note.

@@ -3,12 +3,13 @@
 use globalps_core::api::{DeliveryType, GlobalPullSecret};
 use globalps_core::names;
 use globalps_dockerconfig::{
-    Credential, DockerConfig, Entry, Secret, attempts, canonical_key, validate_bytes,
+    Credential, DockerConfig, Entry, Secret, attempts, canonical_key, shown_key, validate_bytes,
 };
 
 use crate::registry::name::registry_key;
 use crate::secret::additional::{self, data_of, may_change, with_logins};
 use crate::secret::changes::InForce;
+use crate::secret::openshift::NotWritten;
 use crate::view::status::{NO_CONFIGURATION, REMOVAL_HELD, is_removal_held};
 
 const NOT_INSTALLED: &str = "globalps is not installed in this cluster; put the credentials into a pull secret of the namespace";
@@ -27,6 +28,8 @@ pub(crate) struct Adding {
     /// Why the controller does nothing; `None` if it runs, or this is unknown.
     pub stopped: Option<String>,
     pub in_force: InForce,
+    /// Registries that the delivery `OpenShift` does not write.
+    pub not_written: Vec<NotWritten>,
     /// The current pull secrets that this user may read.
     pub live: Vec<Live>,
 }
@@ -125,10 +128,25 @@ impl Adding {
                 failure.message, failure.hint
             ));
         }
+        if let Some(why) = self.not_written_for(key) {
+            return Some(why);
+        }
         let is_shadowed = || source.is_empty() && !self.is_effective(key);
         self.without_effect()
             .or_else(|| self.refused_for(key, source))
             .or_else(|| is_shadowed().then(|| SHADOWED.to_owned()))
+    }
+
+    /// Why nodes would not get it with the delivery `OpenShift`.
+    fn not_written_for(&self, key: &str) -> Option<String> {
+        let kubelet = &self.gps.as_ref()?.spec.kubelet;
+        let registry = shown_key(&canonical_key(key));
+        let known = self.not_written.iter().find(|it| it.registry == registry);
+        let of_platform = || {
+            (kubelet.delivery == DeliveryType::OpenShift)
+                .then(|| NotWritten::of_platform(key, &kubelet.override_registries))?
+        };
+        Some(known.cloned().or_else(of_platform)?.sentence())
     }
 
     /// Whether a new credential in the additional pull secret would take precedence on nodes.
@@ -176,6 +194,8 @@ mod tests {
             ("shadowed", Some(json!({"precedence": "Original"})), None, "quay.io", "https://quay.io/v1/", "", SHADOWED),
             ("not shadowed", Some(json!({"precedence": "Original"})), None, "ghcr.io", "quay.io", "", ""),
             ("with a scope", Some(json!({"precedence": "Original"})), None, "quay.io", "quay.io", "team", ""),
+            ("of the platform", Some(json!({"kubelet": {"delivery": "OpenShift"}})), None, "", "https://quay.io", "", "(PlatformKey)"),
+            ("below the platform's", Some(json!({"kubelet": {"delivery": "OpenShift"}})), None, "", "quay.io/org", "", ""),
             ("no key", Some(json!({})), None, "", "quay.io/a:1", "", "is not a registry"),
         ];
         for (case, spec, stopped, original, key, source, expected) in cases {
@@ -195,6 +215,7 @@ mod tests {
                 is_not_installed: case == "not installed",
                 live: Vec::new(),
                 stopped: stopped.map(str::to_owned),
+                not_written: Vec::new(),
             };
             let found = adding.without_effect_for(key, source).unwrap_or_default();
             let is_right = found.contains(expected) && found.is_empty() == expected.is_empty();

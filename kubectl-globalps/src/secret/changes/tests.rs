@@ -187,6 +187,7 @@ fn the_json_is_what_scripts_rely_on() {
         lagging_nodes: vec!["node-2".to_owned()],
         scopes: Vec::new(),
         effects: Effects::default(),
+        pull_secret: None,
     };
     assert_eq!(
         serde_json::to_string(&difference).expect("JSON"),

@@ -663,6 +663,51 @@ fn a_wait_for_the_restore_ends_when_nothing_is_left() {
     assert!(matches!(look(&facts), Verdict::Stuck { .. }));
 }
 
+/// Each is named at once: no node changes before a person acts.
+#[test]
+fn a_wait_ends_where_openshifts_pull_secret_stays_as_it_is() {
+    let skip_unreachable = false;
+    let restored = NodesGoal::Restored { skip_unreachable };
+    for (reason, expected) in [
+        (Reason::AnotherWriter, Some("why it stays")),
+        (Reason::PlatformKey, Some("why it stays")),
+        (Reason::Forbidden, Some("why it stays")),
+        (Reason::NotFound, Some("why it stays")),
+        (Reason::Unreadable, Some("why it stays")),
+        (Reason::Paused, Some(PAUSED.0)),
+        (Reason::WriteFailed, None),
+        (Reason::RollingOut, None),
+    ] {
+        for goal in [NodesGoal::Synced, restored] {
+            let mut why = condition(condition::PULL_SECRET_SYNCED, "False", "why it stays");
+            reason.as_str().clone_into(&mut why.reason);
+            let mut facts = ready();
+            report(&mut facts, |status| {
+                status.conditions = vec![condition(condition::READY, "False", ""), why];
+            });
+            let late = node_secret(3, true, Phase::Syncing, 2);
+            facts.node_secrets.insert("node-1", late);
+            let look = |facts: &Facts| verdict(facts, goal, &Status::of(facts, now()));
+            if goal == restored {
+                set_additional(&mut facts, None);
+                assert_eq!(look(&facts), Verdict::Going, "of the change before");
+                report(&mut facts, |status| {
+                    status.observed_additional = String::new();
+                });
+            }
+            match (look(&facts), expected) {
+                (Verdict::Stuck { reason: found, .. }, Some(expected)) => {
+                    assert_eq!(found, expected, "{reason:?} {goal:?}");
+                }
+                (found, expected) => {
+                    let is_going = found == Verdict::Going && expected.is_none();
+                    assert!(is_going, "{reason:?} {goal:?}: {found:?}");
+                }
+            }
+        }
+    }
+}
+
 /// A cluster where one more Secret gives credentials, and another one can't.
 fn with_sources(mut facts: Facts) -> Facts {
     let mut gps = facts.gps().cloned().expect("a GlobalPullSecret");

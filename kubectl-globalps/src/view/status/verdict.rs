@@ -116,6 +116,9 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
             if status.ready {
                 return Verdict::Done;
             }
+            if let Some(stuck) = pull_secret(reported) {
+                return stuck;
+            }
             if is_complete(reported) && only_aside(status).is_some() {
                 return Verdict::Done;
             }
@@ -139,6 +142,20 @@ pub(super) fn synced(facts: &Facts, status: &Status) -> Verdict {
             }
             Verdict::Going
         }
+    }
+}
+
+/// Why `OpenShift`'s own pull secret stays as it is until a person acts. Nodes that have the rest are no reason to wait.
+fn pull_secret(status: &GlobalPullSecretStatus) -> Option<Verdict> {
+    let found = find(status, condition::PULL_SECRET_SYNCED).filter(|c| c.status == "False")?;
+    match Reason::parse(&found.reason)? {
+        Reason::Paused => Some(stuck(PAUSED.0, PAUSED.1)),
+        Reason::AnotherWriter
+        | Reason::PlatformKey
+        | Reason::Forbidden
+        | Reason::NotFound
+        | Reason::Unreadable => Some(stuck(said(found), CHECK)),
+        _ => None,
     }
 }
 
@@ -231,11 +248,14 @@ fn rests(status: &Status) -> bool {
 
 /// Whether the nodes' restoration continues, by what the controller reports.
 fn restoration(facts: &Facts, status: &Status, skip_unreachable: bool) -> Verdict {
-    let degraded = reported(facts)
-        .filter(|(gps, status)| {
-            status.observed_additional.is_empty()
-                && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
-        })
+    let about_this = reported(facts).filter(|(gps, status)| {
+        status.observed_additional.is_empty()
+            && status.observed_generation >= gps.metadata.generation.unwrap_or_default()
+    });
+    if let Some(stuck) = about_this.and_then(|(_, status)| pull_secret(status)) {
+        return stuck;
+    }
+    let degraded = about_this
         .and_then(|(gps, status)| Some((gps, status, find(status, condition::DEGRADED)?)))
         // A hold that the user has just ended is in the status until the controller's next reconcile.
         .filter(|(gps, _, c)| !(is_restore_meant(gps) && c.message.starts_with(SOURCES_REMOVED)))

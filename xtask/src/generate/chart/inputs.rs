@@ -7,7 +7,9 @@ use globalps_core::api::{
     Attach, HostedControlPlaneRef, KubeconfigRef, ProviderPaths, SecretRef, SourceRef,
 };
 use globalps_core::names::{GLOBAL_SECRET, KUBECONFIG_KEY};
-use globalps_manifests::{Allowed, HubInstall, Manifests, NamespaceAccess, OperatorAccess};
+use globalps_manifests::{
+    Allowed, HubInstall, Manifests, NamespaceAccess, OperatorAccess, openshift,
+};
 use serde_json::Value;
 
 use super::template::{Mark, Marks};
@@ -31,8 +33,9 @@ pub(super) fn install(attach: Attach, detaches: bool) -> Vec<Value> {
         "«catalog-namespace»".to_owned(),
         "«catalog-name»".to_owned(),
     );
-    Manifests {
-        namespace: "«namespace»".to_owned(),
+    let namespace = "«namespace»";
+    let mut objects = Manifests {
+        namespace: namespace.to_owned(),
         original: Some(SecretRef {
             namespace: "«original-namespace»".to_owned(),
             name: "«original-name»".to_owned(),
@@ -65,7 +68,9 @@ pub(super) fn install(attach: Attach, detaches: bool) -> Vec<Value> {
         ),
         ..Manifests::of_images("«controller-image»", "«syncer-image»")
     }
-    .objects()
+    .objects();
+    objects.extend(openshift(namespace));
+    objects
 }
 
 /// The hub with two shards, so that the second one shows what each further one has.

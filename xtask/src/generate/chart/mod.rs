@@ -9,7 +9,8 @@ mod tests;
 
 use globalps_core::api::{Attach, SecretRef};
 use globalps_core::names::{
-    CONTROLLER, CONTROLLER_NAMESPACE, HUB, IMAGE_PULL_SECRETS, OPENSHIFT_ORIGINAL, OPERATORS,
+    CONTROLLER, CONTROLLER_NAMESPACE, HUB, IMAGE_PULL_SECRETS, OBSERVER, OPENSHIFT_ORIGINAL,
+    OPERATORS, RESTORER, SYNCER,
 };
 use globalps_manifests::Manifests;
 use serde_json::{Value, json};
@@ -38,6 +39,7 @@ const REPLACED: [&str; 2] = ["app.kubernetes.io/name", "app.kubernetes.io/manage
 const SPEC: &str = "($.Values.globalPullSecret)";
 const ORIGINAL: &str = "(($.Values.globalPullSecret).original).secretRef";
 const KUBECONFIG: &str = "(($.Values.globalPullSecret).original).hostedControlPlane";
+const DELIVERY: &str = r#"((($.Values.globalPullSecret).kubelet).delivery | default "ConfigFile")"#;
 const NAMESPACES: &str = r#"(include "globalps.inNamespaces" $)"#;
 const BY_ADMISSION: &str = r#"(eq (include "globalps.attach" $) "Admission")"#;
 /// The controller's argument that names the release.
@@ -155,6 +157,12 @@ fn controller(objects: Vec<Value>) -> String {
             (_, name) if name == format!("{CONTROLLER}-kubeconfig") => {
                 wrapped(&format!("if {KUBECONFIG}"), &written)
             }
+            (_, name) if name == format!("{CONTROLLER}-pull-secret") => {
+                wrapped(&format!("if eq {DELIVERY} \"OpenShift\""), &written)
+            }
+            ("RoleBinding", name) if name.ends_with("-scc") => {
+                wrapped(&format!("if {}", needs_constraint(name)), &written)
+            }
             ("ClusterRole", IMAGE_PULL_SECRETS) => {
                 let attaches = format!("if or (not {BY_ADMISSION}) $.Values.detachServiceAccounts");
                 let both = either(&attaches, &document(&attaching), &written);
@@ -187,6 +195,17 @@ fn controller(objects: Vec<Value>) -> String {
         "{GENERATED}{}",
         wrapped("if $.Values.controller.enabled", &result)
     )
+}
+
+/// Whether the pods of this account need a `SecurityContextConstraints`. Two deliveries exist only on `OpenShift`.
+fn needs_constraint(binding: &str) -> String {
+    let is_openshift = "$.Values.openshift.scc";
+    let is_observed = format!("(has {DELIVERY} (list \"Observe\" \"OpenShift\"))");
+    match binding.strip_suffix("-scc") {
+        Some(OBSERVER) => is_observed,
+        Some(SYNCER | RESTORER) => format!("and {is_openshift} (not {is_observed})"),
+        _ => format!("or {is_openshift} {is_observed}"),
+    }
 }
 
 fn either(condition: &str, then: &str, otherwise: &str) -> String {

@@ -99,6 +99,7 @@ fn properties() -> Value {
             "secrets": list(required(&["namespace", "name"], json!({"namespace": namespace(), "name": name()}))),
         })),
         "detachServiceAccounts": flag(),
+        "openshift": object(json!({"scc": flag()})),
         "allow": object(json!({
             "units": list(json!({"type": "string", "pattern": "^[A-Za-z0-9@_.-]+\\.service$"})),
             "configFiles": list(path("")),
