@@ -157,7 +157,10 @@ fn controller(objects: Vec<Value>) -> String {
             (_, name) if name == format!("{CONTROLLER}-kubeconfig") => {
                 wrapped(&format!("if {KUBECONFIG}"), &written)
             }
-            (_, name) if name == format!("{CONTROLLER}-pull-secret") => {
+            (_, name)
+                if name == format!("{CONTROLLER}-pull-secret")
+                    || name == format!("{CONTROLLER}-pools") =>
+            {
                 wrapped(&format!("if eq {DELIVERY} \"OpenShift\""), &written)
             }
             ("RoleBinding", name) if name.ends_with("-scc") => {
