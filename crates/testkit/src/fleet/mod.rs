@@ -9,6 +9,7 @@ mod member;
 mod meter;
 mod nodes;
 mod objects;
+mod observed;
 mod rotation;
 mod stage;
 mod syncers;
@@ -37,6 +38,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 pub use meter::{Requests, Usage};
+pub use observed::Seen;
 
 /// How long a kubelet takes to restart.
 pub const RESTART: Duration = Duration::from_millis(500);
