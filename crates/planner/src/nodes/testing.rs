@@ -103,6 +103,7 @@ pub fn snapshot(additional: Source, global: Option<Global>, nodes: &str) -> Snap
             are_known: true,
             unreadable: Cow::default(),
             merged: None,
+            of_others: Default::default(),
             deleted_out_of_band: Cow::default(),
             changed_out_of_band: Cow::default(),
         },
