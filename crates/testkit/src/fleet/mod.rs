@@ -29,6 +29,7 @@ pub mod members;
 pub mod namespaces;
 pub mod observe;
 pub mod odd_values;
+pub mod openshift;
 pub mod plugin;
 pub mod refused_writes;
 pub mod tenant;

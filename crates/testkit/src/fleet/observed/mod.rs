@@ -25,7 +25,7 @@ use crate::bare_node::in_pod;
 use crate::product::NAMESPACE;
 use crate::programs::shipped;
 pub use watcher::Seen;
-pub(super) use watcher::Watcher;
+pub(super) use watcher::{Watcher, has, says};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 pub(super) const LOOKS: Duration = Duration::from_millis(100);

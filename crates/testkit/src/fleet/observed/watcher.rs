@@ -106,7 +106,7 @@ impl Watcher {
 }
 
 /// A kubelet with this file has everything.
-fn has(file: &[u8], wanted: &DockerConfig) -> bool {
+pub(in crate::fleet) fn has(file: &[u8], wanted: &DockerConfig) -> bool {
     let Ok(file) = parse(file) else {
         return false;
     };
@@ -121,7 +121,7 @@ fn has(file: &[u8], wanted: &DockerConfig) -> bool {
 }
 
 /// The status says that the node has the content of this Secret.
-fn says(object: &NodePullSecret, secret: &Secret) -> bool {
+pub(in crate::fleet) fn says(object: &NodePullSecret, secret: &Secret) -> bool {
     let generation = object.metadata.generation.unwrap_or_default();
     let observed = object.spec.observed.clone().unwrap_or_default();
     let version = secret.metadata.resource_version.clone().unwrap_or_default();
