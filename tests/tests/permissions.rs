@@ -41,6 +41,7 @@ const COPY: &str = "globalps-olm.pull";
 #[rustfmt::skip]
 const UNUSED: &[(&str, &str)] = &[
     ("`global-pull-secret-record`", "only with `delivery: Observe`, as in `observe.rs`"),
+    ("`global-pull-secret-applied`", "only with `delivery: OpenShift`, as in `standalone_openshift.rs`"),
     ("globalps-observer", "only with `delivery: Observe`, as in `observe.rs`"),
     ("`global-pull-secret-applied`", "only with `delivery: OpenShift`, as in `standalone_openshift.rs`"),
     ("globalps-controller: patch globalps.io/nodepullsecrets/status", "a client that creates a Role must have its rights"),

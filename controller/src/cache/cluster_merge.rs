@@ -1,8 +1,10 @@
 //! `OpenShift`'s own pull secret, and what the controller wrote into it.
 
+use std::collections::BTreeSet;
+
 use globalps_core::names::DATA_KEY;
 use globalps_dockerconfig::{Applied, DockerConfig};
-use globalps_planner::openshift::applied;
+use globalps_planner::openshift::{applied, of_others};
 use globalps_runtime::object_watch::ObjectState;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -12,6 +14,16 @@ impl Cache {
     /// `OpenShift`'s own pull secret; `None`: not listed yet.
     pub(crate) fn cluster_secret(&self) -> Option<&ObjectState<Secret>> {
         self.cluster_secret.state.as_ref()
+    }
+
+    /// Registries for which it has an entry of other programs.
+    pub(super) fn registries_of_others(&self) -> BTreeSet<String> {
+        let Some(ObjectState::Present(secret)) = self.cluster_secret() else {
+            return BTreeSet::new();
+        };
+        let document = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
+        let document = document.map_or(&[][..], |document| &document.0);
+        of_others(document, &self.applied().unwrap_or_default())
     }
 
     /// The response to a write of it.

@@ -113,6 +113,7 @@ impl Cache {
                 are_known: are_nodes_known,
                 unreadable: Cow::Borrowed(&self.node_pull_secrets.unreadable),
                 merged: self.merged(),
+                of_others: self.registries_of_others(),
                 deleted_out_of_band: Cow::Borrowed(&self.deleted_out_of_band),
                 changed_out_of_band: Cow::Borrowed(self.own_specs.changed()),
             },

@@ -32,11 +32,21 @@ impl Request {
 
     /// The requests for this resource so far, in the order of the log.
     pub fn all(cluster: &Cluster, resource: &str) -> Result<Vec<Self>> {
+        Self::with(cluster, "resource", resource)
+    }
+
+    /// The same for everything in this namespace.
+    pub fn in_namespace(cluster: &Cluster, namespace: &str) -> Result<Vec<Self>> {
+        Self::with(cluster, "namespace", namespace)
+    }
+
+    /// Those whose target has this value in this field.
+    fn with(cluster: &Cluster, field: &str, value: &str) -> Result<Vec<Self>> {
         let log = std::fs::read_to_string(cluster.audit_log())?;
-        let lines = log.lines().filter(|line| line.contains(resource));
+        let lines = log.lines().filter(|line| line.contains(value));
         // The last line may be incomplete.
         let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let events = events.filter(|event| event["objectRef"]["resource"] == resource);
+        let events = events.filter(|event| event["objectRef"][field] == value);
         events.map(Self::new).collect()
     }
 }

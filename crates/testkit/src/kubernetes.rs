@@ -161,6 +161,16 @@ pub fn olm_crds() -> Result<Vec<PathBuf>> {
     Ok(kinds.map(file).into())
 }
 
+/// `OpenShift`'s published custom resources of the Machine Config Operator's pools and nodes.
+pub fn openshift_crds() -> Result<Vec<PathBuf>> {
+    let module = module_dir("tests/openshift", "github.com/openshift/api")?;
+    let files = module.join("payload-manifests/crds");
+    let kinds = ["machineconfigpools", "machineconfignodes-SelfManagedHA"];
+    let file =
+        |kind: &str| files.join(format!("0000_80_machine-config_01_{kind}-Default.crd.yaml"));
+    Ok(kinds.map(file).into())
+}
+
 /// Directory of a Go module that the module in `directory` requires. Downloads it the first time.
 pub(crate) fn module_dir(directory: &str, module: &str) -> Result<PathBuf> {
     let directory = workspace().join(directory);

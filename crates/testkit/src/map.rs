@@ -133,6 +133,7 @@ pub const FILES: &[TestFile] = files! {
     rollout on Nodes(3), 360 s: "retry, rollback of the fleet, pause, history, a leaked password that is forgotten everywhere, a node that is added while no controller runs";
     short_lived on Beside(1), 300 s: "passwords of ECR, Google and Azure that External Secrets' generators renew: each refresh restarts the kubelet with the file and none with the provider";
     sources on Nodes(2), 180 s: "several sources, each validated separately; very large and immutable Secrets; a credential that expires soon";
+    standalone_openshift on Nodes(0), 90 s: "`delivery: OpenShift` with 12 nodes in two pools of a stand-in of the Machine Config Operator, while an administrator, an operator and a guest write the same Secret and the controller is killed: no byte of others changes, each status is true within 2 s, and a removal leaves the Secret as it is without globalps";
     static_pods on Nodes(1), 20 s: "static pods are not covered by delivery into namespaces";
     syncer on BareNode, 140 s: "one syncer, step by step: errors of its node, a kubelet that stays down, file modes, readiness, manual restore";
     terminal on Programs, 1 s: "messages on a narrow terminal, and without a cluster";

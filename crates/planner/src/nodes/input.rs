@@ -137,6 +137,8 @@ pub struct Nodes<'a> {
     pub deleted_out_of_band: Cow<'a, BTreeSet<String>>,
     /// The Secret that another program writes for them, where observers compare; `None`: there is none.
     pub merged: Option<Merged>,
+    /// Registries that other programs have where entries of globalps are merged in: a removal leaves them on the nodes.
+    pub of_others: BTreeSet<String>,
     /// Nodes whose assignment another client changed. `objects` has what this controller assigned.
     pub changed_out_of_band: Cow<'a, BTreeSet<String>>,
 }

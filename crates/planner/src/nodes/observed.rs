@@ -1,13 +1,13 @@
 //! What observers compare the nodes' files with, where another program writes them. Pure.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{MachineConfigState, NodePullSecret, NodePullSecretSpec, Observed, Phase};
 use globalps_core::rollout::{Goal, Revision};
 use globalps_dockerconfig::{DockerConfig, Entry, parse};
 
-use super::input::{Merged, Nodes};
+use super::input::Nodes;
 use super::node::NodeView;
 use crate::content::secret::Global;
 
@@ -28,14 +28,14 @@ impl Target {
     pub(super) fn of(
         goal: Option<Goal>,
         content: Option<(&DockerConfig, bool)>,
-        merged: Option<&Merged>,
+        nodes: &Nodes,
         before: Option<&Global>,
     ) -> Self {
         let revision = match goal {
             Some(Goal::Revision(revision)) => revision,
             Some(Goal::Restore) | None => Revision::NONE,
         };
-        let merged = merged.filter(|merged| {
+        let merged = nodes.merged.as_ref().filter(|merged| {
             let has = |(wanted, is_whole)| has(merged.content.as_ref(), wanted, is_whole);
             content.is_some_and(has)
         });
@@ -47,7 +47,7 @@ impl Target {
                 ..Observed::default()
             }),
             gone: if goal == Some(Goal::Restore) {
-                gone(before)
+                gone(before, &nodes.of_others)
             } else {
                 Vec::new()
             },
@@ -131,7 +131,7 @@ fn has(merged: Option<&DockerConfig>, wanted: &DockerConfig, is_whole: bool) -> 
 }
 
 /// The registries that nodes have from the pull secrets alone.
-fn gone(before: Option<&Global>) -> Vec<String> {
+fn gone(before: Option<&Global>, of_others: &BTreeSet<String>) -> Vec<String> {
     let content = before.and_then(|global| global.content.as_ref());
     let content = content.map(|content| content.config.by_canonical_key());
     let original = before.and_then(|global| global.last_original.as_ref());
@@ -141,7 +141,8 @@ fn gone(before: Option<&Global>) -> Vec<String> {
         .map(DockerConfig::by_canonical_key)
         .unwrap_or_default();
     let gone = content.into_iter().flatten();
-    let gone = gone.filter(|(key, _)| !original.contains_key(key) && key.len() <= NAME);
+    let stays = |key: &Cow<str>| original.contains_key(key) || of_others.contains(&**key);
+    let gone = gone.filter(|(key, _)| !stays(key) && key.len() <= NAME);
     gone.map(|(key, _)| key.into_owned()).take(GONE).collect()
 }
 
@@ -150,7 +151,7 @@ mod tests {
     use globalps_core::api::DeliveryType;
     use globalps_core::machine_config::MachineConfig;
 
-    use super::super::input::Snapshot;
+    use super::super::input::{Merged, Snapshot};
     use super::super::plan::plan;
     use super::super::testing::{found, global, snapshot};
     use super::*;
@@ -223,8 +224,10 @@ mod tests {
             "a=2",
             "it still has a removed registry"
         );
-        let snapshot = observing(Source::Absent, Some(in_force), "a=2:Synced b=2:Synced", "");
+        let mut snapshot = observing(Source::Absent, Some(in_force), "a=2:Synced b=2:Synced", "");
         assert_eq!(assigned(&snapshot), "a=R-a,b b=R-a,b", "the original stays");
+        snapshot.nodes.of_others = ["a".to_owned()].into();
+        assert_eq!(assigned(&snapshot), "a=R-b b=R-b", "and what others have");
     }
 
     #[test]

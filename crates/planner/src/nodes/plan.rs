@@ -278,7 +278,7 @@ fn observed(
     });
     let desired = resolved.desired.as_ref();
     let desired = desired.map(|desired| (&desired.content.config, desired.original.is_some()));
-    Target::of(goal, kept.or(desired), nodes.merged.as_ref(), before)
+    Target::of(goal, kept.or(desired), nodes, before)
 }
 
 /// The plan with an empty history.

@@ -7,7 +7,7 @@
 )]
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use globalps_core::api::{
     GlobalPullSecretSpec, NodePullSecret, NodePullSecretSpec, NodePullSecretStatus, Phase,
@@ -103,6 +103,7 @@ pub fn snapshot(additional: Source, global: Option<Global>, nodes: &str) -> Snap
             are_known: true,
             unreadable: Cow::default(),
             merged: None,
+            of_others: BTreeSet::new(),
             deleted_out_of_band: Cow::default(),
             changed_out_of_band: Cow::default(),
         },

@@ -4,10 +4,12 @@ pub mod applied;
 pub mod report;
 pub mod turns;
 
+use std::collections::BTreeSet;
+
 use globalps_core::rollout::Goal;
 use globalps_dockerconfig::{
-    Applied, DockerConfig, Fate, Rules, SharedError, SharedMerge, canonical_key, merge_shared,
-    shown_key,
+    Applied, DockerConfig, Entry, Fate, Rules, SharedError, SharedMerge, canonical_key,
+    merge_shared, parse, shown_key,
 };
 use jiff::Timestamp;
 
@@ -91,10 +93,23 @@ pub fn in_force(entries: &DockerConfig, merge: &SharedMerge) -> DockerConfig {
     DockerConfig::new(there.cloned().collect())
 }
 
+/// Registries for which the pull secret has an entry of other programs, or gets it back once that of globalps is gone. As canonical
+/// keys.
+pub fn of_others(document: &[u8], applied: &Applied) -> BTreeSet<String> {
+    let is_own = |entry: &&Entry| {
+        let mut own = applied.versions.iter().flat_map(DockerConfig::entries);
+        own.any(|own| own.key() == entry.key() && own.means_the_same(entry))
+    };
+    let document = parse(document).unwrap_or_default();
+    let others = document.entries().iter().filter(|entry| !is_own(entry));
+    let others = others.map(|entry| entry.canonical_key().into_owned());
+    let replaced = applied.overridden.keys().map(|key| canonical_key(key));
+    others.chain(replaced).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use globalps_core::rollout::{Revision, RevisionId};
-    use globalps_dockerconfig::parse;
     use globalps_provider::Content;
 
     use super::*;
@@ -117,6 +132,24 @@ mod tests {
         ] {
             assert_eq!(is_platform(registry), expected, "{registry}");
         }
+    }
+
+    #[test]
+    fn a_removal_leaves_the_registries_of_others() {
+        let document =
+            br#"{"auths":{"r.io":{"auth":"dTpw"},"o.io":{"auth":"dTpw"},"https://t.io/v1/":{"auth":"dTpw"}}}"#;
+        let own =
+            br#"{"auths":{"r.io":{"auth":"dTpw"},"o.io":{"auth":"dTpw"},"t.io":{"auth":"dTpw"}}}"#;
+        let replaced = ("o.io".to_owned(), "{}".to_owned().into());
+        let applied = Applied {
+            versions: vec![parse(own).unwrap()],
+            overridden: [replaced].into(),
+        };
+        let stays = |document, applied| Vec::from_iter(of_others(document, applied));
+        assert_eq!(stays(document, &applied), ["o.io", "t.io"]);
+        let nothing = Applied::default();
+        assert_eq!(stays(document, &nothing), ["o.io", "r.io", "t.io"]);
+        assert_eq!(stays(b"{", &applied), ["o.io"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod member;
 mod meter;
 mod nodes;
 mod objects;
+mod observed;
 mod rotation;
 mod stage;
 mod syncers;
@@ -28,6 +29,7 @@ pub mod members;
 pub mod namespaces;
 pub mod observe;
 pub mod odd_values;
+pub mod openshift;
 pub mod plugin;
 pub mod refused_writes;
 pub mod tenant;
@@ -37,6 +39,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 pub use meter::{Requests, Usage};
+pub use observed::Seen;
 
 /// How long a kubelet takes to restart.
 pub const RESTART: Duration = Duration::from_millis(500);

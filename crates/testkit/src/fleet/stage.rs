@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use globalps_core::api::{Attach, DeliveryType, SecretRef};
-use globalps_core::names::{ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, ROLLED_OUT_SECRET};
+use globalps_core::names::{
+    ADDITIONAL_SECRET, DATA_KEY, GLOBAL_SECRET, OPENSHIFT_ORIGINAL, ROLLED_OUT_SECRET,
+};
 use globalps_manifests::{Manifests, NamespaceAccess, OperatorAccess, sources_access};
 use kube::Client;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -50,6 +52,19 @@ impl Stage {
             ..Manifests::of_images("none", "none")
         };
         Self::apply_manifests(Self::bare(name)?.cluster, &install)
+    }
+
+    /// As on standalone `OpenShift`, whose own pull secret has this content.
+    pub(super) fn openshift(name: &str, content: &str) -> Result<Self> {
+        let stage = Self::bare(name)?;
+        let (namespace, secret) = OPENSHIFT_ORIGINAL;
+        stage.cluster.kubectl(&["create", "namespace", namespace])?;
+        stage.apply(pull_secret(namespace, secret, content))?;
+        let install = Manifests {
+            delivery: Some(DeliveryType::OpenShift),
+            ..Manifests::of_images("none", "none")
+        };
+        Self::apply_manifests(stage.cluster, &install)
     }
 
     /// An API server without globalps and without a controller manager.
@@ -219,11 +234,20 @@ impl Stage {
             "--bound-object-name",
             &host()?,
         ])?;
+        self.kubeconfig_with(account, token.trim())
+    }
+
+    fn kubeconfig_with(&self, account: &str, token: &str) -> Result<String> {
         let authority = Authority::load(self.cluster.layout())?;
         let mut config: Value =
             serde_json::from_str(&authority.kubeconfig(self.cluster.layout(), account, None)?)?;
-        config["users"][0]["user"] = json!({"token": token.trim()});
+        config["users"][0]["user"] = json!({"token": token});
         Ok(config.to_string())
+    }
+
+    /// A client with this token.
+    pub(super) async fn token_client(&self, token: &str) -> Result<Client> {
+        client(&self.kubeconfig_with("token", token)?).await
     }
 
     /// A client with the controller's permissions.

@@ -13,6 +13,7 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::fleet::observed::content_of;
 use crate::product::{NAMESPACE, pull_secret};
 
 pub(super) const ORIGINAL: &str = "original-pull-secret";
@@ -41,11 +42,6 @@ pub(super) async fn content(client: &Client, name: &str) -> Result<Option<Vec<u8
     let api: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
     let found = api.get_opt(name).await?;
     Ok(found.map(|secret| content_of(&secret)))
-}
-
-pub(super) fn content_of(secret: &Secret) -> Vec<u8> {
-    let data = secret.data.as_ref().and_then(|data| data.get(DATA_KEY));
-    data.map(|bytes| bytes.0.clone()).unwrap_or_default()
 }
 
 /// As its controller merges: by the literal key, and the original wins.

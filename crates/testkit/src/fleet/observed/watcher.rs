@@ -6,14 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use globalps_core::api::{NodePullSecret, Phase};
-use globalps_core::names::{ADDITIONAL_SECRET, GLOBAL_SECRET};
 use globalps_dockerconfig::{DockerConfig, parse};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt as _};
+use kube::ResourceExt as _;
 
-use super::hypershift::{ORIGINAL, content, content_of, merged};
-use crate::product::NAMESPACE;
+use super::content_of;
 
 /// A status may be wrong for this long.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -33,50 +30,45 @@ pub struct Seen {
     pub longest: Duration,
 }
 
-pub(super) struct Watcher {
-    client: Client,
+pub(in crate::fleet) struct Watcher {
     files: BTreeMap<String, PathBuf>,
     /// Of each node: since when its status is not true, of which state.
     untrue: BTreeMap<String, (Instant, Vec<u8>)>,
-    pub(super) seen: Seen,
+    pub(in crate::fleet) seen: Seen,
 }
 
 impl Watcher {
-    pub(super) fn new(client: Client, files: BTreeMap<String, PathBuf>) -> Self {
+    pub(in crate::fleet) fn new(files: BTreeMap<String, PathBuf>) -> Self {
         Self {
-            client,
             files,
             untrue: BTreeMap::new(),
             seen: Seen::default(),
         }
     }
 
-    pub(super) async fn look(&mut self) -> Result<()> {
-        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let objects: Api<NodePullSecret> = Api::namespaced(self.client.clone(), NAMESPACE);
-        let secret = secrets.get_opt(GLOBAL_SECRET).await?;
-        let objects = objects.list(&ListParams::default()).await?;
-        let additional = content(&self.client, ADDITIONAL_SECRET).await?;
-        let original = content(&self.client, ORIGINAL).await?.unwrap_or_default();
-        let Some((secret, additional)) = secret.zip(additional) else {
-            return Ok(());
-        };
-        let bytes = content_of(&secret);
-        let is_merged = merged(&original, &additional).ok().as_ref() == Some(&bytes);
+    /// `secret`: what the files should have; `is_newest`: it has the newest content, so that the nodes' statuses should say so. A change
+    /// of `state` begins another time.
+    pub(in crate::fleet) fn compare(
+        &mut self,
+        objects: Vec<NodePullSecret>,
+        secret: &Secret,
+        is_newest: bool,
+        state: &[u8],
+    ) -> Result<()> {
+        let bytes = content_of(secret);
         let wanted = parse(&bytes)?;
-        for object in objects.items {
+        for object in objects {
             let name = object.name_any();
             let Some(file) = self.files.get(&name) else {
                 continue;
             };
             let found = std::fs::read(file).unwrap_or_default();
             let has = has(&found, &wanted);
-            let says = says(&object, &secret);
+            let says = says(&object, secret);
             self.seen.compared += 1;
             self.seen.synced += usize::from(says);
-            let is_true = says == has || has && !is_merged;
-            // A change begins another time.
-            let state = [&*found, &bytes, b"|", &additional].concat();
+            let is_true = says == has || has && !is_newest;
+            let state = [&*found, &bytes, b"|", state].concat();
             let now = Instant::now();
             if is_true {
                 self.untrue.remove(&name);
@@ -114,7 +106,7 @@ impl Watcher {
 }
 
 /// A kubelet with this file has everything.
-fn has(file: &[u8], wanted: &DockerConfig) -> bool {
+pub(in crate::fleet) fn has(file: &[u8], wanted: &DockerConfig) -> bool {
     let Ok(file) = parse(file) else {
         return false;
     };
@@ -129,7 +121,7 @@ fn has(file: &[u8], wanted: &DockerConfig) -> bool {
 }
 
 /// The status says that the node has the content of this Secret.
-fn says(object: &NodePullSecret, secret: &Secret) -> bool {
+pub(in crate::fleet) fn says(object: &NodePullSecret, secret: &Secret) -> bool {
     let generation = object.metadata.generation.unwrap_or_default();
     let observed = object.spec.observed.clone().unwrap_or_default();
     let version = secret.metadata.resource_version.clone().unwrap_or_default();
