@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client};
@@ -53,5 +54,17 @@ pub(super) async fn patch(
         .await?;
     let status = Patch::Merge(json!({"status": status}));
     api.patch_status(name, &params, &status).await?;
+    Ok(())
+}
+
+/// Gives the Nodes this role.
+pub(super) async fn label(client: &Client, role: &str, nodes: &[&str]) -> Result<()> {
+    let api: Api<Node> = Api::all(client.clone());
+    let labels = json!({format!("node-role.kubernetes.io/{role}"): ""});
+    for node in nodes {
+        let patch = json!({"metadata": {"labels": labels}});
+        let params = PatchParams::default();
+        api.patch(node, &params, &Patch::Merge(patch)).await?;
+    }
     Ok(())
 }

@@ -10,10 +10,11 @@ use anyhow::{Context as _, Result, ensure};
 use fastrand::Rng;
 use globalps_core::names::{
     ADDITIONAL_SECRET, APPLIED_SECRET, CONTROLLER_NAMESPACE, GLOBAL_SECRET, LEASE,
+    OPENSHIFT_ORIGINAL,
 };
 use globalps_dockerconfig::{DockerConfig, parse};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Secret};
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -24,7 +25,7 @@ use super::Report;
 use super::document::Keys;
 use super::ledger::{self, Ledger, text_of};
 use super::machine_config::Pool;
-use super::objects::{api, machine_config_node, pool};
+use super::objects::{api, label, machine_config_node, pool};
 use super::writers::Writers;
 use crate::fleet::objects::{apply_secret, configure, status};
 use crate::fleet::observed::{
@@ -270,9 +271,8 @@ impl<'a> Scene<'a> {
         self.paused_pool = wanted;
         let pools = api(&self.client, "MachineConfigPool");
         for name in POOLS {
-            let patch = json!({"spec": {"paused": wanted == Some(name)}});
-            let params = PatchParams::default();
-            pools.patch(name, &params, &Patch::Merge(patch)).await?;
+            let patch = Patch::Merge(json!({"spec": {"paused": wanted == Some(name)}}));
+            pools.patch(name, &PatchParams::default(), &patch).await?;
         }
         Ok(())
     }
@@ -316,10 +316,9 @@ impl<'a> Scene<'a> {
         };
         let objects = objects(&self.client).await?;
         let (bytes, wanted) = (content_of(&secret), self.wanted()?);
-        let is_whole = has(&bytes, &wanted) && has(wanted.render().as_slice(), &parse(&bytes)?);
+        let is_whole = has(&bytes, &wanted) && has(&wanted.render(), &parse(&bytes)?);
         let is_newest = is_whole && leads && !self.is_paused;
-        let state = self.number.to_string();
-        let watcher = &mut self.watcher;
+        let (state, watcher) = (self.number.to_string(), &mut self.watcher);
         watcher.compare(objects, &secret, is_newest, state.as_bytes())
     }
 
@@ -349,9 +348,7 @@ impl<'a> Scene<'a> {
         let client = self.stage.token_client(&token).await?;
         let record: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
         for refused in [
-            ledger::api(&client)
-                .get(globalps_core::names::OPENSHIFT_ORIGINAL.1)
-                .await,
+            ledger::api(&client).get(OPENSHIFT_ORIGINAL.1).await,
             record.get(APPLIED_SECRET).await,
         ] {
             let is_forbidden = matches!(&refused, Err(kube::Error::Api(it)) if it.code == 403);
@@ -400,16 +397,4 @@ impl<'a> Scene<'a> {
         }
         Ok(())
     }
-}
-
-/// Gives the Nodes this role.
-async fn label(client: &Client, role: &str, nodes: &[&str]) -> Result<()> {
-    let api: Api<Node> = Api::all(client.clone());
-    let labels = json!({format!("node-role.kubernetes.io/{role}"): ""});
-    for node in nodes {
-        let patch = json!({"metadata": {"labels": labels}});
-        let params = PatchParams::default();
-        api.patch(node, &params, &Patch::Merge(patch)).await?;
-    }
-    Ok(())
 }
