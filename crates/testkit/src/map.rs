@@ -108,6 +108,7 @@ pub const FILES: &[TestFile] = files! {
     namespaces on Nodes(1), 60 s: "pull secrets in namespaces, with nothing on nodes: admission, service accounts, foreign Secrets, quotas, conflicts, scopes, pausing, removal";
     observe on Nodes(0), 60 s: "`delivery: Observe` beside a stand-in of HyperShift's controller and syncer, 12 nodes: no status says `Synced` for content that the node's file lacks, each is true within 2 s, and HyperShift's objects stay unchanged";
     odd_values on Nodes(0), 180 s: "odd values in every field that others may write: only the object with the value is affected, and it is named";
+    openshift_nodes on Nodes(2), 60 s: "`delivery: OpenShift` with real nodes: `install` recognises the cluster, the operator brings the pull secret to the nodes, each node says what it waits for, a pod pulls with the new password, no kubelet restarts, a removal leaves the document as it was";
     operators on Nodes(1), 60 s: "pull secrets of operators, with the Operator Lifecycle Manager's own resources: copies and references, rotations, upgrades, removal in every order";
     originals on Nodes(1), 30 s: "the cluster's own pull secret is merged, and never blocks the additional one";
     output on Programs, 4 s: "`-o kyaml`, `jsonpath` and `go-template` print what kubectl prints; `$KUBECTL_PATH`";
