@@ -49,6 +49,8 @@ pub enum Code {
     OldForm,
     /// `auths` is missing, or not at the top level.
     NoAuths,
+    /// `auths` is written in another way, or repeated: some readers don't have its entries.
+    AuthsName,
     /// `auths` is not an object.
     AuthsNotObject,
     /// `HttpHeaders` is not an object of strings.

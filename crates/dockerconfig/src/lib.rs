@@ -6,6 +6,7 @@ mod canonical;
 mod effective;
 mod encoded;
 mod entry;
+mod exact;
 mod expiry;
 mod explanation;
 mod finding;
@@ -24,6 +25,7 @@ mod validate;
 
 pub use canonical::{canonical_key, shown_key};
 pub use entry::{Credential, Entry, Secret};
+pub use exact::by_exact_name;
 pub use expiry::{Expiry, Lifetime, expiry, lifetime};
 pub use explanation::{Crio, Explanation, Try};
 pub use finding::{Code, Finding, Severity};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use globalps_core::api::{ConflictStatus, GlobalPullSecretSpec};
+use globalps_core::api::{ConflictStatus, DeliveryType, GlobalPullSecretSpec};
 use globalps_core::checksum::CHECKSUM_SIZE;
 use globalps_core::names::{ADDITIONAL_SECRET, SECRET_LIMIT};
-use globalps_dockerconfig::{Code, DockerConfig, Finding, Severity, shown_key};
+use globalps_dockerconfig::{Code, DockerConfig, Finding, Severity, by_exact_name, shown_key};
 use globalps_provider::{Content, Scope, ScopedConfig};
 
 use super::combine::combine;
@@ -86,6 +86,12 @@ impl JudgedSecret {
         self.good.as_ref().map_or(0, |(_, data)| data.len())
     }
 
+    /// Its last valid content stays effective.
+    fn refuse(&mut self, finding: Finding) {
+        self.verdict = Verdict::Invalid(vec![finding]);
+        self.good = self.last.as_ref().and_then(read);
+    }
+
     /// Rejects its `own` bytes because they don't fit; its last valid content and scope stay effective.
     fn reject(&mut self, own: usize, size: usize) {
         let hint = if self.scope.is_some() {
@@ -93,7 +99,7 @@ impl JudgedSecret {
         } else {
             "remove registries that no node needs"
         };
-        self.verdict = Verdict::Invalid(vec![Finding {
+        self.refuse(Finding {
             severity: Severity::Error,
             code: Code::TooLarge,
             registry: String::new(),
@@ -103,8 +109,7 @@ impl JudgedSecret {
             )
             .into(),
             hint,
-        }]);
-        self.good = self.last.as_ref().and_then(read);
+        });
         self.scope.clone_from(&self.last_scope);
     }
 }
@@ -157,6 +162,12 @@ pub fn resolve(
         .and_then(|global| global.rejected.clone())
         .filter(|rejected| *additional == Source::Found(rejected.clone()));
     let mut first = judge(additional, last_additional, false);
+    if spec.kubelet.delivery == DeliveryType::Observe
+        && let (Verdict::Valid(_), Source::Found(data)) = (&first.verdict, additional)
+        && let Some(finding) = data.0.as_deref().and_then(by_exact_name)
+    {
+        first.refuse(finding);
+    }
     if rejected.is_some() {
         let reason = global.and_then(|global| global.rejected_reason.clone());
         first.verdict = Verdict::RolledBack(reason.unwrap_or_default());

@@ -185,6 +185,32 @@ fn an_invalid_source_blocks_no_other_and_changes_nothing() {
 }
 
 /// `additional one two`, each a file, `-`: absent, `403`: forbidden; with the state in force before.
+#[test]
+fn where_hypershift_merges_it_must_read_the_same() {
+    let before = Global {
+        last_additional: Some(data(A)),
+        ..Global::default()
+    };
+    let upper = r#"{"Auths":{"b":{"auth":"dTpw"}}}"#;
+    let twice = r#"{"auths":{"b":{"auth":"dTpw"}},"auths":{"c":{"auth":"dTpw"}}}"#;
+    for (delivery, text, is_valid, expected) in [
+        (DeliveryType::Observe, B, true, "b"),
+        (DeliveryType::Observe, upper, false, "a"),
+        (DeliveryType::Observe, twice, false, "a"),
+        (DeliveryType::ConfigFile, upper, true, "b"),
+        (DeliveryType::ConfigFile, twice, true, "b c"),
+    ] {
+        let mut spec = GlobalPullSecretSpec::default();
+        spec.kubelet.delivery = delivery;
+        let resolved = resolve(&spec, &found(text), &Source::Absent, &[], Some(&before));
+        let found = (
+            matches!(resolved.additional, Verdict::Valid(_)),
+            &*keys(&resolved),
+        );
+        assert_eq!(found, (is_valid, expected), "{delivery:?} {text}");
+    }
+}
+
 fn with_sources(texts: [&str; 3], before: Option<&Global>) -> Resolved {
     let source = |text: &str| match text {
         "-" => Source::Absent,
