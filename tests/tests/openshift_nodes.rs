@@ -53,7 +53,10 @@ fn the_operator_brings_the_pull_secret_and_pods_pull_with_it() {
     operator.pause(true);
     wait_reason(&product, first, "PoolPaused");
     operator.pause(false);
-    operator.annotate(second, &json!({"state": "Degraded", "reason": "on-disk state"}));
+    operator.annotate(
+        second,
+        &json!({"state": "Degraded", "reason": "on-disk state"}),
+    );
     wait_reason(&product, second, "NodeDegraded");
     let checked = product.plugin(&["check"], "").unwrap();
     assert!(
