@@ -9,6 +9,7 @@ use globalps_core::rollout::{Goal, Revision};
 use tokio::time::Instant;
 
 use super::decide::Action;
+use super::facts::in_place;
 use super::watching::WATCH;
 use super::{Agent, IDLE};
 use crate::delivery::transaction::{ChangeOutcome, Transaction};
@@ -237,8 +238,7 @@ impl Agent {
 
     pub(super) fn is_updated_in_place(&self) -> bool {
         let known = self.assigned.objects.borrow();
-        let object = known.object();
-        object.is_some_and(|object| object.spec.updated_in_place)
+        in_place(known.object(), self.node.state.as_ref())
     }
 
     pub(super) fn finish(

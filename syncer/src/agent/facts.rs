@@ -1,5 +1,6 @@
 //! The facts on which the agent's decision is based.
 
+use globalps_core::api::NodePullSecret;
 use globalps_provider::Content;
 
 use crate::delivery::credential_provider::ProviderFacts;
@@ -14,6 +15,14 @@ pub(crate) struct FileGuard<'a> {
     pub(crate) found: &'a FileId,
     /// The file of another program that the controller has confirmed to be no part of an update; empty: none.
     pub(crate) confirmed: &'a str,
+}
+
+/// Whether a daemon may update the node in place. Before the assignment is known, what the last one said counts.
+pub(super) fn in_place(object: Option<&NodePullSecret>, state: Option<&JournalState>) -> bool {
+    match object {
+        Some(object) => object.spec.updated_in_place,
+        None => state.is_some_and(|state| state.in_place),
+    }
 }
 
 impl NodeFacts<'_> {
@@ -66,4 +75,37 @@ pub(crate) struct NodeFacts<'a> {
     pub(crate) restores_only: bool,
     /// The credential provider; `None`: neither requested nor on the node.
     pub(crate) provider: Option<&'a ProviderFacts>,
+}
+
+#[cfg(test)]
+mod tests {
+    use globalps_core::api::NodePullSecretSpec;
+
+    use super::*;
+
+    #[test]
+    fn a_syncer_that_starts_knows_that_a_daemon_may_update_its_node() {
+        let object = |updated_in_place| {
+            let spec = NodePullSecretSpec {
+                updated_in_place,
+                ..NodePullSecretSpec::default()
+            };
+            NodePullSecret::new("n", spec)
+        };
+        let state = |in_place| JournalState {
+            in_place,
+            ..JournalState::new(FileSnapshot::Absent, 0)
+        };
+        for (assigned, journal, expected) in [
+            (None, None, false),
+            (None, Some(true), true),
+            (None, Some(false), false),
+            (Some(true), Some(false), true),
+            (Some(false), Some(true), false),
+        ] {
+            let (object, state) = (assigned.map(object), journal.map(state));
+            let found = in_place(object.as_ref(), state.as_ref());
+            assert_eq!(found, expected, "{assigned:?} {journal:?}");
+        }
+    }
 }

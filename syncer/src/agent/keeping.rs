@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::decide::{Action, guarded, is_replaceable, keep};
-use super::facts::{FileGuard, NodeFacts};
+use super::facts::{FileGuard, NodeFacts, in_place};
 use super::{Agent, HALF_WRITTEN, IDLE};
 use crate::cluster::confirmed;
 use crate::delivery::config_file::is_unparsable;
@@ -34,10 +34,10 @@ impl Agent {
         if self.is_half_written(provider.as_ref()) {
             return Ok(Some(HALF_WRITTEN));
         }
-        let guard = object.filter(|object| object.spec.updated_in_place);
-        let guard = guard.map(|object| FileGuard {
+        let is_guarded = in_place(object, self.node.state.as_ref());
+        let guard = is_guarded.then(|| FileGuard {
             found: &found,
-            confirmed: confirmed(object),
+            confirmed: object.map_or("", confirmed),
         });
         let facts = NodeFacts {
             task: self.assigned.task.as_ref(),

@@ -41,7 +41,7 @@ use crate::node::state::{JournalState, NodeError, Obstacle, Task};
 use crate::node::systemd::{ProviderFlag, Systemd};
 use crate::report::{StatusReporter, writer};
 use decide::{Action, decide, is_replaceable};
-use facts::{FileGuard, NodeFacts};
+use facts::{FileGuard, NodeFacts, in_place};
 use revival::Revival;
 
 /// Pause after an error of the disk, and after one of the system bus.
@@ -315,12 +315,11 @@ impl Agent {
                 .map(|(_, content)| content)
         });
         let confirmed = object.map_or("", confirmed);
-        let guard = object
-            .filter(|object| object.spec.updated_in_place)
-            .map(|_| FileGuard {
-                found: &found,
-                confirmed,
-            });
+        let is_guarded = in_place(object, self.node.state.as_ref());
+        let guard = is_guarded.then(|| FileGuard {
+            found: &found,
+            confirmed,
+        });
         let facts = NodeFacts {
             task: task.as_ref(),
             is_foreign: !foreign_owner.is_empty(),

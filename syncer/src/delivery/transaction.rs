@@ -57,6 +57,7 @@ impl<K: Kubelet> Transaction<'_, K> {
             self.kubelet.invocation().await?;
         }
         state.change = Some(change);
+        state.in_place = self.guard.is_some();
         self.journal.save(state)?;
         // Another process may have written the files since the change was decided.
         self.resume(state).await

@@ -221,10 +221,8 @@ impl PendingChange {
 
     /// Whether the change, not another process, wrote this file.
     pub(crate) fn knows(&self, file: &FileSnapshot) -> bool {
-        let superseded = self.superseded.as_ref();
-        *file == self.target
-            || *file == self.before
-            || superseded.is_some_and(|superseded| *file == superseded.file)
+        let superseded = self.superseded.as_ref().map(|it| &it.file);
+        *file == self.target || *file == self.before || superseded == Some(file)
     }
 
     /// Whether the change's restart has not been requested yet.
@@ -241,8 +239,7 @@ impl PendingChange {
 
     /// Whether the change repairs the provider's data and changes nothing else.
     pub(crate) fn is_repair(&self) -> bool {
-        let provider = self.provider.as_ref();
-        !self.restart && provider.is_some_and(|provider| provider.before == provider.target)
+        !self.restart && (self.provider.as_ref()).is_some_and(|it| it.before == it.target)
     }
 
     /// Whether the change repairs the revision in force, so that it is no attempt at a failed task.
@@ -322,6 +319,9 @@ pub(crate) struct JournalState {
     /// The credentials file that globalps wrote last. Unknown after a crash between the write and the journal.
     #[serde(default, skip_serializing_if = "FileId::is_unknown")]
     pub(crate) written: FileId,
+    /// A daemon may update the node in place, as the last assignment said: a syncer that starts does not know its own yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) in_place: bool,
 }
 
 impl JournalState {
@@ -384,6 +384,7 @@ impl JournalState {
             applied: None,
             forgotten: 0,
             written: FileId::default(),
+            in_place: false,
         }
     }
 
