@@ -92,9 +92,10 @@ mod tests {
             };
             NodePullSecret::new("n", spec)
         };
-        let state = |in_place| JournalState {
-            in_place,
-            ..JournalState::new(FileSnapshot::Absent, 0)
+        let state = |in_place| {
+            let mut state = JournalState::new(FileSnapshot::Absent, 0);
+            state.in_place = in_place;
+            state
         };
         for (assigned, journal, expected) in [
             (None, None, false),
