@@ -316,7 +316,7 @@ impl Agent {
         });
         let confirmed = object.map_or("", confirmed);
         let is_guarded = in_place(object, self.node.state.as_ref());
-        let guard = is_guarded.then(|| FileGuard {
+        let guard = is_guarded.then_some(FileGuard {
             found: &found,
             confirmed,
         });
