@@ -104,6 +104,8 @@ pub(super) fn guarded(facts: &NodeFacts, action: Action) -> Action {
 /// Whether the file may be replaced now: see [`guarded`].
 pub(super) fn is_replaceable(facts: &NodeFacts) -> bool {
     let is_ours = |state: &JournalState| match &state.change {
+        // What another program wrote before the change, it may have written again.
+        Some(change) if *facts.file == change.before && change.before_managed.is_empty() => false,
         Some(change) => change.knows(facts.file),
         None => is_ours(facts, state),
     };

@@ -894,6 +894,35 @@ fn a_file_of_others_is_replaced_once_the_controller_has_confirmed_it() {
     }
 }
 
+/// The daemon wrote this before the change that is not finished, and may have written it again.
+#[test]
+fn during_an_update_the_file_before_a_change_is_not_replaced() {
+    let id = FileId::default();
+    for (before_managed, is_theirs) in [
+        (ManagedEntries::default(), true),
+        (synced(OWN_AND_OURS).managed, false),
+    ] {
+        let mut state = synced(OWN);
+        state.change = Some(PendingChange {
+            target: file(OWN_AND_OURS),
+            before: file(OWN),
+            before_managed,
+            ..with_step(ChangeStep::Forward)
+        });
+        let (task, found) = (task(1), file(OWN));
+        let absent = identify(std::path::Path::new("/nowhere/config.json")).unwrap();
+        let facts = NodeFacts {
+            is_updating: true,
+            guard: Some(FileGuard {
+                found: &absent,
+                confirmed: &id.token(&id),
+            }),
+            ..facts(Some(&task), Some(&state), &found, None)
+        };
+        assert_eq!(is_replaceable(&facts), !is_theirs);
+    }
+}
+
 #[test]
 fn a_restore_during_an_update_writes_over_nothing_of_others() {
     let theirs = r#"{"auths":{"s":{"auth":"bmV3"}}}"#;
