@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, Result, bail};
 use globalps_core::api::condition;
 use globalps_core::reasons::{
-    CLUSTER_EVENTS, CLUSTERS, CREDENTIALS, EVENTS, FLEETS, NAMESPACES, NODE_SECTIONS, NODES,
+    CLUSTER_EVENTS, CLUSTERS, CONDITIONS, EVENTS, FLEETS, NAMESPACES, NODE_SECTIONS, NODES,
     OPERATORS, PULL_SECRET, ROLLOUT, Row, SECRETS, Severity, UNSUPPORTED, WRITES,
 };
 
@@ -37,15 +37,7 @@ pub fn page(page: &str) -> Result<String> {
 
 fn list(name: &str) -> Result<String> {
     let of = |type_: &str| {
-        let rows = [
-            ROLLOUT,
-            SECRETS,
-            CREDENTIALS,
-            NAMESPACES,
-            OPERATORS,
-            PULL_SECRET,
-        ]
-        .concat();
+        let rows = CONDITIONS.concat();
         rows.into_iter()
             .filter(|row| row.of == type_)
             .collect::<Vec<_>>()

@@ -252,18 +252,20 @@ pub fn of_node(phase: &Phase, reason: &str) -> Option<Finding> {
     })
 }
 
+/// The tables of the conditions of a `GlobalPullSecret`.
+pub const CONDITIONS: [&[Row]; 6] = [
+    ROLLOUT,
+    SECRETS,
+    CREDENTIALS,
+    NAMESPACES,
+    OPERATORS,
+    PULL_SECRET,
+];
+
 /// The finding for a condition of the `GlobalPullSecret`. The first row of a type and status also covers reasons of a
 /// newer release, except for the three conditions that summarize the others.
 pub fn of_condition(type_: &str, status: &str, reason: &str) -> Option<Finding> {
-    let tables = [
-        ROLLOUT,
-        SECRETS,
-        CREDENTIALS,
-        NAMESPACES,
-        OPERATORS,
-        PULL_SECRET,
-    ];
-    let rows = tables.into_iter().flatten();
+    let rows = CONDITIONS.into_iter().flatten();
     let mut rows = rows.filter(|row| (row.of, row.status) == (type_, status));
     let first = rows.clone().next();
     let first =

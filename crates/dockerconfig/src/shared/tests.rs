@@ -222,6 +222,16 @@ struct World {
 }
 
 impl World {
+    fn new(document: &str) -> Self {
+        Self {
+            document: document.to_owned(),
+            applied: Applied::default(),
+            desired: Vec::new(),
+            free: false,
+            earlier: Vec::new(),
+        }
+    }
+
     fn members(document: &str) -> Vec<(String, String)> {
         let (auths, _) = Auths::of(document).unwrap();
         let members = auths.members.into_iter();
@@ -340,13 +350,7 @@ proptest! {
     #[test]
     fn what_others_wrote_stays(events in events(), is_odd in any::<bool>()) {
         let document = if is_odd { ODD } else { r#"{"auths":{"quay.io":{"auth":"dTp0aGVpcnM="}}}"# };
-        let mut world = World {
-            document: document.to_owned(),
-            applied: Applied::default(),
-            desired: Vec::new(),
-            free: false,
-            earlier: Vec::new(),
-        };
+        let mut world = World::new(document);
         for event in events {
             world.apply(event);
         }
@@ -360,13 +364,7 @@ proptest! {
     #[test]
     fn alone_it_leaves_no_trace(events in events(), is_odd in any::<bool>()) {
         let document = if is_odd { ODD } else { r#"{"auths":{"quay.io":{"auth":"dTp0aGVpcnM="} } }"# };
-        let mut world = World {
-            document: document.to_owned(),
-            applied: Applied::default(),
-            desired: Vec::new(),
-            free: false,
-            earlier: Vec::new(),
-        };
+        let mut world = World::new(document);
         for event in events {
             if matches!(event, Event::Desire(_) | Event::Override(_) | Event::Sync(_)) {
                 world.apply(event);

@@ -86,7 +86,7 @@ impl Target {
         let told = nodes.objects.iter().filter_map(|(name, object)| {
             let mut observed = self.for_node(&object.spec, view(name));
             // Each change needs a new report: not for what tells a node with the content nothing.
-            if let Some(known) = told_state(object) {
+            if let Some(known) = known_state(object) {
                 observed.machine_config = Some(known);
             }
             let observed = Some(observed);
@@ -107,12 +107,12 @@ impl Target {
     }
 }
 
-/// What the node was told of its Machine Config, if it has the content.
-fn told_state(object: &NodePullSecret) -> Option<MachineConfigState> {
+/// What the node knows of its Machine Config, if it has the content.
+fn known_state(object: &NodePullSecret) -> Option<MachineConfigState> {
     let status = object.status.as_ref()?;
     let has_it = status.phase == Phase::Synced && status.in_force() == object.spec.assigned();
-    let told = object.spec.observed.as_ref()?;
-    told.machine_config.filter(|_| has_it)
+    let known = object.spec.observed.as_ref()?;
+    known.machine_config.filter(|_| has_it)
 }
 
 /// Whether a kubelet has the same from both, as far as the revision says. `is_whole`: nothing else may be there, so that a
@@ -251,14 +251,14 @@ mod tests {
             ..Observed::default()
         });
         let assignments = plan(&snapshot).assignments;
-        let told = |name: &str| {
+        let state = |name: &str| {
             let mut all = assignments.iter();
             let found = all.find(|(node, _)| node == name);
             found.and_then(|(_, spec)| spec.observed.as_ref()?.machine_config)
         };
-        assert_eq!((told("a"), told("b")), (None, Some(Paused)));
-        assert_eq!(told("c"), Some(Paused), "it was not told before");
-        assert_eq!(told("d"), Some(Applies), "it has the content");
+        assert_eq!((state("a"), state("b")), (None, Some(Paused)));
+        assert_eq!(state("c"), Some(Paused), "it knew nothing before");
+        assert_eq!(state("d"), Some(Applies), "it has the content");
     }
 
     #[test]

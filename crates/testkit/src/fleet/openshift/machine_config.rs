@@ -99,7 +99,7 @@ impl Pool {
         let pool = objects::api(&self.client, "MachineConfigPool");
         let is_paused = pool.get(self.name).await?.data["spec"]["paused"] == true;
         let wanted = self.render().await?;
-        let spoilt = self.members.iter().position(|member| {
+        let changed = self.members.iter().position(|member| {
             let current = member.current.as_ref();
             current.is_some_and(|current| difference(&member.file, &current.bytes).is_some())
         });
@@ -107,8 +107,8 @@ impl Pool {
             let current = member.current.as_ref();
             !is_paused && current != Some(&wanted)
         });
-        self.report(spoilt.is_some(), &wanted).await?;
-        match (spoilt, outdated) {
+        self.report(changed.is_some(), &wanted).await?;
+        match (changed, outdated) {
             (Some(at), _) => self.restore(at).await,
             (None, Some(at)) => self.update(at, wanted).await,
             (None, None) => Ok(()),
@@ -197,24 +197,24 @@ impl Pool {
         objects::patch(&self.client, "MachineConfigNode", node, (spec, status)).await
     }
 
-    async fn report(&mut self, is_spoilt: bool, wanted: &Rendered) -> Result<()> {
+    async fn report(&mut self, is_changed: bool, wanted: &Rendered) -> Result<()> {
         let all = self.members.len();
         let members = self.members.iter();
         let updated = members.filter(|it| it.current.as_ref() == Some(wanted));
         let updated = updated.count();
-        let counts = json!([all, updated, is_spoilt, wanted.name]);
+        let counts = json!([all, updated, is_changed, wanted.name]);
         if counts == self.status {
             return Ok(());
         }
         let status = json!({
             "machineCount": all, "updatedMachineCount": updated, "readyMachineCount": updated,
-            "unavailableMachineCount": usize::from(updated < all), "degradedMachineCount": usize::from(is_spoilt),
+            "unavailableMachineCount": usize::from(updated < all), "degradedMachineCount": usize::from(is_changed),
             "configuration": {"name": wanted.name},
             "conditions": [
                 objects::condition("Updated", updated == all, ""),
                 objects::condition("Updating", updated < all, ""),
-                objects::condition("Degraded", is_spoilt, ""),
-                objects::condition("NodeDegraded", is_spoilt, ""),
+                objects::condition("Degraded", is_changed, ""),
+                objects::condition("NodeDegraded", is_changed, ""),
             ],
         });
         let spec = json!({"configuration": {"name": wanted.name}});

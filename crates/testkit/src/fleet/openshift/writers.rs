@@ -103,7 +103,7 @@ async fn admin_once(ledger: &Ledger, random: &mut Rng, number: u32) -> Result<()
     sleep(moment(random, 0, 2000)).await;
     ledger.write(&read, edits, false).await?;
     if breaks {
-        // The copy from before is put back.
+        // The earlier copy is restored.
         sleep(moment(random, 300, 2000)).await;
         ledger.write(&read, Vec::new(), false).await?;
     }
